@@ -4,8 +4,9 @@
 //! How a batch runs (DESIGN §3):
 //! 1. every message names its rows ([`Staged::name`]); rows that are only *referred* to are read without
 //!    a lock, and the messages that named them are asked again, until nothing new is named;
-//! 2. all named rows are locked in **one** pass, in the order of [`Staged::tables`] and of their ids; a
-//!    row that appeared meanwhile and names rows that are not locked starts the pass again;
+//! 2. all named rows are locked in **one** pass, in the order of [`Staged::tables`] and of their ids; then
+//!    every message is asked again on the locked rows: one that appeared or changed meanwhile (a round
+//!    with one more bet) and names rows that are not locked starts the pass again;
 //! 3. [`Staged::decide`] runs for each message in order of arrival; what it stages is kept only when it
 //!    answers `Applied`;
 //! 4. the net effect is flushed: inserts first (in table and id order), then updates, then deltas, then
@@ -44,7 +45,8 @@ pub enum Want {
 
 /// Collects the names of one message.
 pub trait Names<R> {
-    /// Names a row.
+    /// Names a row. A row may be named more than once: named as `Refer` and as `Lock` it is read first,
+    /// to learn further names, and locked in the pass.
     fn want(&mut self, table: usize, id: Value, want: Want);
 
     /// A row that an earlier wave has read, if it exists.
@@ -53,16 +55,24 @@ pub trait Names<R> {
 
 /// The rows of a batch while one message is decided.
 pub trait Stage<R> {
-    /// The row as it is now, with all that was staged before. Only named rows may be asked for.
+    /// The row as it is now, with all that was staged before. Only named rows, and rows put before, may be
+    /// asked for. The counters of a row wanted as `Add` alone are those of an unlocked read: no decision
+    /// may lean on them.
     ///
     /// # Panics
     /// When the row was not named: a bug in [`Staged::name`].
     fn get(&self, table: usize, id: &Value) -> Option<&R>;
 
-    /// Puts a row: an insert when it does not exist yet, else an update.
+    /// Puts a row: an insert when it does not exist yet, else an update. An insert needs no name: a row
+    /// whose identity is new by construction (the operation's own key) is put without being named.
     fn put(&mut self, table: usize, id: Value, row: R);
 
-    /// Adds to the counters of a row wanted as `Add`, in the order of `Table::counters`. On a row that
+    /// Like [`Stage::put`] of a new row whose content depends on an [`Added::Later`]: it is inserted
+    /// after the flush of the deltas, and [`Staged::rebase`] completes it before. A later `put` of the
+    /// same row in this batch changes the content and keeps the dependence.
+    fn put_after(&mut self, table: usize, id: Value, row: R, depends: Name);
+
+    /// Adds to the counters of a row wanted as `Add` or `Lock`, in the order of `Table::counters`. On a row that
     /// is locked anyway the result is already absolute ([`Added::Now`]); else it is relative to what the
     /// database will return ([`Added::Later`]).
     fn add(&mut self, table: usize, id: &Value, add: &[i128]) -> Added;
@@ -129,7 +139,7 @@ pub trait Staged: Send + Sync + 'static {
     /// of it that never change. A hint only; the default forgets.
     fn learn(&self, _table: usize, _row: &Self::Row) {}
 
-    /// Completes an appended row that depends on deltas: `base` are the counters of the named row as
+    /// Completes a row of [`Stage::append`] or [`Stage::put_after`] that depends on deltas: `base` are the counters of the named row as
     /// they were before this batch's deltas.
     fn rebase(&self, table: usize, row: &mut Self::Row, base: &[i128]);
 }
