@@ -1,1 +1,17 @@
-//! Placeholder.
+//! What the SQL ledgers share: the transaction that a handler borrows, and the handlers that borrow it.
+//!
+//! A [`Tx`] runs any SQL of the user inside the open unit of work, and keeps the unit's promises while it
+//! does: it has no commit, refuses transaction control text, and after the first error it runs nothing more,
+//! so that a swallowed error can never be committed around (TRAPS T01, T07, T17, T64). No dialect is known
+//! here; each ledger crate brings its own classification of errors.
+
+mod handler;
+mod lend;
+mod text;
+mod tx;
+mod watch;
+
+pub use handler::{Bound, PerMessage, bind};
+pub use lend::Lend;
+pub use tx::Tx;
+pub use watch::Watch;
