@@ -112,6 +112,12 @@ pub struct Delta {
 /// Set-based acts on the user's tables inside the unit's transaction. Rows travel flat: `values` holds
 /// whole rows of `table.width()` values, one behind the other.
 pub trait Rows: Send {
+    /// Whether an open unit is the only writer of its database (SQLite): then rows never change under
+    /// it, and a delta is as good as an update.
+    fn only_writer(&self) -> bool {
+        false
+    }
+
     /// The rows of `ids` that exist, flat, in any order. `ids` are distinct and sorted.
     ///
     /// # Errors
