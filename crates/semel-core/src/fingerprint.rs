@@ -192,7 +192,10 @@ impl Policy {
                 scribe.json_without(json, &unwanted);
             }
             Self::Fields(pointers) => {
-                let found = pointers.0.iter().filter_map(|pointer| Some((pointer.as_str(), json.at(pointer)?)));
+                let found = pointers
+                    .0
+                    .iter()
+                    .filter_map(|pointer| Some((pointer.as_str(), json.at(pointer)?)));
                 scribe.listed(found);
             }
         }
@@ -215,7 +218,9 @@ impl FieldSums {
 
     /// The sums a ledger stored. What is beyond [`FIELD_SUMS_MAX`], or half a sum, is left out: sums only name.
     pub fn from_bytes(stored: &[u8]) -> Self {
-        let sums = stored.chunks_exact(2).map(|pair| u16::from_be_bytes([pair[0], pair[1]]));
+        let sums = stored
+            .chunks_exact(2)
+            .map(|pair| u16::from_be_bytes([pair[0], pair[1]]));
         Self::from_sums(sums)
     }
 
@@ -229,20 +234,27 @@ impl FieldSums {
     }
 
     fn iter(&self) -> impl Iterator<Item = u16> {
-        self.as_bytes().chunks_exact(2).map(|pair| u16::from_be_bytes([pair[0], pair[1]]))
+        self.as_bytes()
+            .chunks_exact(2)
+            .map(|pair| u16::from_be_bytes([pair[0], pair[1]]))
     }
 }
 
 impl Default for FieldSums {
     fn default() -> Self {
-        Self { length: 0, bytes: [0; 2 * FIELD_SUMS_MAX] }
+        Self {
+            length: 0,
+            bytes: [0; 2 * FIELD_SUMS_MAX],
+        }
     }
 }
 
 impl fmt::Debug for FieldSums {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("FieldSums(")?;
-        self.as_bytes().iter().try_for_each(|byte| write!(f, "{byte:02x}"))?;
+        self.as_bytes()
+            .iter()
+            .try_for_each(|byte| write!(f, "{byte:02x}"))?;
         f.write_str(")")
     }
 }

@@ -11,14 +11,22 @@ use serde::Deserializer as _;
 use serde::de::{DeserializeSeed, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
+mod canonical;
+mod pointer;
+
+pub(crate) use canonical::escaped_to;
+pub use canonical::{canonical, canonical_to};
+pub use pointer::{BadPointer, Pointer};
+
 /// How deep arrays and objects may be nested.
 ///
 /// Payloads of real systems stay below ten levels. The limit keeps the stack of every walk over a value small
 /// (a few hundred bytes a level), so that a payload of 100 000 `[` is a dead letter and not a crash.
 pub const DEPTH_MAX: usize = 64;
 
-/// Up to here a search through the names is faster than a table (8 names: 28 comparisons of lengths first).
-const NAMES_SEARCHED_MAX: usize = 16;
+/// Up to here names are compared pair by pair (8 names: 28 comparisons, mostly of lengths) and sorted on the stack;
+/// beyond it work and memory must grow no faster than the payload.
+const FIELDS_FEW_MAX: usize = 16;
 
 /// Why a payload is not one strict JSON value; a message that has to be read as JSON ends `dead(malformed)`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -32,7 +40,10 @@ pub struct Malformed {
 
 impl Malformed {
     fn new(detail: impl Into<String>) -> Self {
-        Self { detail: detail.into(), field: None }
+        Self {
+            detail: detail.into(),
+            field: None,
+        }
     }
 
     /// Says that the fault lies inside `segment` of the value around it.
@@ -82,8 +93,12 @@ impl<'a> Json<'a> {
     /// nesting deeper than [`DEPTH_MAX`].
     pub fn parse(payload: &'a [u8]) -> Result<Self, Malformed> {
         refuse_byte_order_mark(payload)?;
-        let text = std::str::from_utf8(payload)
-            .map_err(|e| Malformed::new(format!("the payload is not UTF-8 at byte {}", e.valid_up_to())))?;
+        let text = std::str::from_utf8(payload).map_err(|e| {
+            Malformed::new(format!(
+                "the payload is not UTF-8 at byte {}",
+                e.valid_up_to()
+            ))
+        })?;
         Reader { whole: text }.document()
     }
 
@@ -94,35 +109,54 @@ impl<'a> Json<'a> {
 
     /// The value a pointer leads to, if there is one.
     pub fn at(&self, pointer: &Pointer) -> Option<&Json<'a>> {
-        pointer.segments.iter().try_fold(self, |value, segment| value.step(segment))
+        pointer
+            .segments()
+            .iter()
+            .try_fold(self, |value, segment| value.step(segment))
     }
 
     fn step(&self, segment: &str) -> Option<&Json<'a>> {
         match self {
             Json::Object(object) => object.get(segment),
-            Json::Array(items) => items.get(array_index(segment)?),
+            Json::Array(items) => items.get(pointer::array_index(segment)?),
             Json::Null | Json::Bool(_) | Json::Number(_) | Json::Text(_) => None,
         }
     }
 
     /// The object, if it is one.
     pub fn object(&self) -> Option<&Object<'a>> {
-        if let Json::Object(object) = self { Some(object) } else { None }
+        if let Json::Object(object) = self {
+            Some(object)
+        } else {
+            None
+        }
     }
 
     /// The items, if it is an array.
     pub fn array(&self) -> Option<&[Json<'a>]> {
-        if let Json::Array(items) = self { Some(items) } else { None }
+        if let Json::Array(items) = self {
+            Some(items)
+        } else {
+            None
+        }
     }
 
     /// The text, if it is text.
     pub fn text(&self) -> Option<&str> {
-        if let Json::Text(text) = self { Some(text) } else { None }
+        if let Json::Text(text) = self {
+            Some(text)
+        } else {
+            None
+        }
     }
 
     /// The source text, if it is a number.
     pub fn number(&self) -> Option<&'a str> {
-        if let Json::Number(source) = self { Some(source) } else { None }
+        if let Json::Number(source) = self {
+            Some(source)
+        } else {
+            None
+        }
     }
 
     /// The text of text, or the source text of a number: `123` and `"123"` are one id.
@@ -157,7 +191,10 @@ pub struct Object<'a> {
 impl<'a> Object<'a> {
     /// The value of a field.
     pub fn get(&self, name: &str) -> Option<&Json<'a>> {
-        self.fields.iter().find(|(known, _)| known == name).map(|(_, value)| value)
+        self.fields
+            .iter()
+            .find(|(known, _)| known == name)
+            .map(|(_, value)| value)
     }
 
     /// The fields, in the order of the payload.
@@ -182,16 +219,30 @@ impl<'a> Object<'a> {
     /// Calls `visit` for each field in the order of the UTF-8 bytes of the names.
     pub(crate) fn each_by_name(&self, mut visit: impl FnMut(&str, &Json<'a>)) {
         if self.sorted_by_name() {
-            self.fields.iter().for_each(|(name, value)| visit(name, value));
+            self.fields
+                .iter()
+                .for_each(|(name, value)| visit(name, value));
             return;
         }
-        let mut order: Vec<&(Cow<'a, str>, Json<'a>)> = self.fields.iter().collect();
-        order.sort_unstable_by(|a, b| a.0.cmp(&b.0));
-        order.into_iter().for_each(|(name, value)| visit(name, value));
+        if self.fields.len() <= FIELDS_FEW_MAX {
+            let mut few: [usize; FIELDS_FEW_MAX] = std::array::from_fn(|i| i);
+            self.sort_and_visit(&mut few[..self.fields.len()], visit);
+        } else {
+            let mut many: Vec<usize> = (0..self.fields.len()).collect();
+            self.sort_and_visit(&mut many, visit);
+        }
+    }
+
+    fn sort_and_visit(&self, order: &mut [usize], mut visit: impl FnMut(&str, &Json<'a>)) {
+        order.sort_unstable_by(|&a, &b| self.fields[a].0.cmp(&self.fields[b].0));
+        for &mut at in order {
+            let (name, value) = &self.fields[at];
+            visit(name, value);
+        }
     }
 
     fn first_duplicate(&self) -> Option<&str> {
-        if self.fields.len() <= NAMES_SEARCHED_MAX {
+        if self.fields.len() <= FIELDS_FEW_MAX {
             let mut earlier = self.fields.iter().enumerate();
             return earlier
                 .find(|(i, (name, _))| self.fields[..*i].iter().any(|(known, _)| known == name))
@@ -199,81 +250,11 @@ impl<'a> Object<'a> {
         }
         let mut names: Vec<&str> = self.fields.iter().map(|(name, _)| &**name).collect();
         names.sort_unstable();
-        names.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0])
+        names
+            .windows(2)
+            .find(|pair| pair[0] == pair[1])
+            .map(|pair| pair[0])
     }
-}
-
-/// A JSON pointer (RFC 6901): `/legs/0/amount`; `~1` is a `/` and `~0` a `~` inside a name; the empty pointer is
-/// the whole value.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Pointer {
-    text: String,
-    segments: Vec<String>,
-}
-
-impl Pointer {
-    /// Reads a pointer from its text.
-    ///
-    /// # Errors
-    ///
-    /// [`BadPointer`] if it is not empty and does not start with `/`, or has a `~` without `0` or `1` behind it.
-    pub fn parse(text: &str) -> Result<Self, BadPointer> {
-        let bad = |why| BadPointer { text: text.to_owned(), why };
-        let segments = match text.strip_prefix('/') {
-            Some(rest) => rest.split('/').map(unescape_segment).collect::<Option<_>>(),
-            None if text.is_empty() => Some(Vec::new()),
-            None => return Err(bad("must start with `/`")),
-        };
-        let segments = segments.ok_or_else(|| bad("has a `~` without `0` or `1` behind it"))?;
-        Ok(Self { text: text.to_owned(), segments })
-    }
-
-    /// The pointer as it was written.
-    pub fn as_str(&self) -> &str {
-        &self.text
-    }
-
-    /// Its names and array positions, unescaped.
-    pub fn segments(&self) -> &[String] {
-        &self.segments
-    }
-}
-
-impl fmt::Display for Pointer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
-    }
-}
-
-/// A text that is no JSON pointer.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` is no JSON pointer: it {why}")]
-pub struct BadPointer {
-    text: String,
-    why: &'static str,
-}
-
-fn unescape_segment(segment: &str) -> Option<String> {
-    let mut out = String::with_capacity(segment.len());
-    let mut rest = segment.chars();
-    while let Some(c) = rest.next() {
-        out.push(match c {
-            '~' => match rest.next()? {
-                '0' => '~',
-                '1' => '/',
-                _ => return None,
-            },
-            other => other,
-        });
-    }
-    Some(out)
-}
-
-/// RFC 6901, section 4: digits without a leading zero.
-fn array_index(segment: &str) -> Option<usize> {
-    let digits = segment.bytes().all(|b| b.is_ascii_digit());
-    let leading_zero = segment.len() > 1 && segment.starts_with('0');
-    if digits && !leading_zero { segment.parse().ok() } else { None }
 }
 
 fn refuse_byte_order_mark(payload: &[u8]) -> Result<(), Malformed> {
@@ -302,7 +283,8 @@ impl<'a> Reader<'a> {
             None => Err(Malformed::new("the payload is empty")),
             Some(b'{' | b'[') => self.container(text, 1),
             Some(_) => {
-                let raw: &RawValue = serde_json::from_str(text).map_err(|e| Malformed::new(e.to_string()))?;
+                let raw: &RawValue =
+                    serde_json::from_str(text).map_err(|e| Malformed::new(e.to_string()))?;
                 self.value(raw.get(), 0)
             }
         }
@@ -339,10 +321,17 @@ impl<'a> Reader<'a> {
     fn container(self, raw: &'a str, depth: usize) -> Result<Json<'a>, Malformed> {
         if depth > DEPTH_MAX {
             let byte = self.offset(raw);
-            return Err(Malformed::new(format!("nested deeper than {DEPTH_MAX} levels at byte {byte}")));
+            return Err(Malformed::new(format!(
+                "nested deeper than {DEPTH_MAX} levels at byte {byte}"
+            )));
         }
         let mut fault = None;
-        let items = Items { reader: self, raw, depth, fault: &mut fault };
+        let items = Items {
+            reader: self,
+            raw,
+            depth,
+            fault: &mut fault,
+        };
         let mut scan = serde_json::Deserializer::from_str(raw);
         let read = if raw.trim_ascii_start().starts_with('{') {
             scan.deserialize_map(items)
@@ -396,7 +385,9 @@ impl<'a> Visitor<'a> for Items<'a, '_> {
         while let Some(raw) = access.next_element::<&'a RawValue>()? {
             match self.reader.value(raw.get(), self.depth) {
                 Ok(value) => items.push(value),
-                Err(fault) => return Err(give_up(self.fault, fault.within(&items.len().to_string()))),
+                Err(fault) => {
+                    return Err(give_up(self.fault, fault.within(&items.len().to_string())));
+                }
             }
         }
         Ok(Json::Array(items))
@@ -434,94 +425,5 @@ impl<'a> Visitor<'a> for Name {
 
     fn visit_str<E>(self, name: &str) -> Result<Self::Value, E> {
         Ok(Cow::Owned(name.to_owned()))
-    }
-}
-
-/// The canonical form of a value: names sorted by their UTF-8 bytes, no white space, one escape form, numbers as
-/// their source text. Two payloads that differ only in the order of names, white space or escapes have one form.
-///
-/// ```
-/// use semel_core::{Json, canonical};
-///
-/// let json = Json::parse(br#"{ "b": [1.0, "\u0041"], "a": null }"#)?;
-/// assert_eq!(canonical(&json), br#"{"a":null,"b":[1.0,"A"]}"#);
-/// # Ok::<(), semel_core::Malformed>(())
-/// ```
-pub fn canonical(json: &Json<'_>) -> Vec<u8> {
-    let mut out = Vec::with_capacity(256);
-    canonical_to(json, &mut |bytes| out.extend_from_slice(bytes));
-    out
-}
-
-/// Writes the [`canonical`] form piece by piece, for hashers and writers, without holding it whole.
-pub fn canonical_to(json: &Json<'_>, put: &mut impl FnMut(&[u8])) {
-    match json {
-        Json::Null => put(b"null"),
-        Json::Bool(true) => put(b"true"),
-        Json::Bool(false) => put(b"false"),
-        Json::Number(source) => put(source.as_bytes()),
-        Json::Text(text) => text_to(text, put),
-        Json::Array(items) => {
-            let mut before: &[u8] = b"[";
-            for item in items {
-                put(before);
-                canonical_to(item, put);
-                before = b",";
-            }
-            put(if items.is_empty() { b"[]" } else { b"]" });
-        }
-        Json::Object(object) => {
-            let mut before: &[u8] = b"{";
-            object.each_by_name(|name, value| {
-                put(before);
-                text_to(name, put);
-                put(b":");
-                canonical_to(value, put);
-                before = b",";
-            });
-            put(if object.is_empty() { b"{}" } else { b"}" });
-        }
-    }
-}
-
-/// Text in the one escape form: `\"`, `\\`, `\b`, `\t`, `\n`, `\f`, `\r`, else `\u00xx` (lower case) below U+0020;
-/// every other character as itself (the form of RFC 8785).
-pub(crate) fn text_to(text: &str, put: &mut impl FnMut(&[u8])) {
-    put(b"\"");
-    let bytes = text.as_bytes();
-    let mut written = 0;
-    for (at, &byte) in bytes.iter().enumerate() {
-        if byte >= 0x20 && byte != b'"' && byte != b'\\' {
-            continue;
-        }
-        if written < at {
-            put(&bytes[written..at]);
-        }
-        written = at + 1;
-        put(&escape(byte)[..if short_escape(byte).is_some() { 2 } else { 6 }]);
-    }
-    if written < bytes.len() {
-        put(&bytes[written..]);
-    }
-    put(b"\"");
-}
-
-fn short_escape(byte: u8) -> Option<u8> {
-    match byte {
-        b'"' | b'\\' => Some(byte),
-        0x08 => Some(b'b'),
-        b'\t' => Some(b't'),
-        b'\n' => Some(b'n'),
-        0x0C => Some(b'f'),
-        b'\r' => Some(b'r'),
-        _ => None,
-    }
-}
-
-fn escape(byte: u8) -> [u8; 6] {
-    const HEX: &[u8; 16] = b"0123456789abcdef";
-    match short_escape(byte) {
-        Some(letter) => [b'\\', letter, 0, 0, 0, 0],
-        None => [b'\\', b'u', b'0', b'0', HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]],
     }
 }

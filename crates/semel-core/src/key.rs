@@ -85,9 +85,15 @@ impl Part<'_> {
 
     fn check(&self, name: impl FnOnce() -> String) -> Result<(), NoKey> {
         match self.bytes().len() {
-            0 => Err(NoKey { part: name(), why: Lack::Empty }),
+            0 => Err(NoKey {
+                part: name(),
+                why: Lack::Empty,
+            }),
             1..=PART_BYTES_MAX => Ok(()),
-            bytes => Err(NoKey { part: name(), why: Lack::TooLong { bytes } }),
+            bytes => Err(NoKey {
+                part: name(),
+                why: Lack::TooLong { bytes },
+            }),
         }
     }
 
@@ -123,7 +129,9 @@ impl Key {
     pub fn v7(unix_ms: u64, random: [u8; 10]) -> Self {
         let mut bytes = [0; 16];
         bytes[6..].copy_from_slice(&random);
-        Self(bytes).with_time(unix_ms.min(TIME_MS_48_BITS_MAX)).with_version(7)
+        Self(bytes)
+            .with_time(unix_ms.min(TIME_MS_48_BITS_MAX))
+            .with_version(7)
     }
 
     /// The key of these parts: a single UUID is the key, anything else is derived from the digest of all parts.
@@ -147,7 +155,10 @@ impl Key {
     pub fn derive_at(parts: &[Part<'_>], unix_ms: u64) -> Result<Self, NoKey> {
         check(parts)?;
         if !(TIME_MS_MIN..=TIME_MS_48_BITS_MAX).contains(&unix_ms) {
-            return Err(NoKey { part: "the operation's own time".into(), why: Lack::TimeOutOfRange { unix_ms } });
+            return Err(NoKey {
+                part: "the operation's own time".into(),
+                why: Lack::TimeOutOfRange { unix_ms },
+            });
         }
         Ok(own_key(parts).unwrap_or_else(|| {
             let mut bytes = [0; 16];
@@ -166,10 +177,16 @@ impl Key {
         match id {
             Json::Text(text) => Self::derive(&[Part::Text(text)]),
             Json::Number(source) => Self::derive(&[Part::Text(source)]),
-            Json::Null => Err(NoKey { part: "the id".into(), why: Lack::Missing }),
+            Json::Null => Err(NoKey {
+                part: "the id".into(),
+                why: Lack::Missing,
+            }),
             Json::Bool(_) | Json::Array(_) | Json::Object(_) => Err(NoKey {
                 part: "the id".into(),
-                why: Lack::IllTyped { found: id.kind(), wanted: "text or a number" },
+                why: Lack::IllTyped {
+                    found: id.kind(),
+                    wanted: "text or a number",
+                },
             }),
         }
     }
@@ -191,7 +208,11 @@ impl Key {
     ///
     /// [`NoKey`] if the name is empty or longer than [`PART_BYTES_MAX`].
     pub fn numbered_child(self, name: &str, number: u32) -> Result<Self, NoKey> {
-        Self::derive(&[Part::Uuid(self.0), Part::Text(name), Part::Text(&number.to_string())])
+        Self::derive(&[
+            Part::Uuid(self.0),
+            Part::Text(name),
+            Part::Text(&number.to_string()),
+        ])
     }
 
     /// The Unix time in ms inside a UUIDv7. `None` for every other key: the time of a derived key is known to the
@@ -202,7 +223,9 @@ impl Key {
     }
 
     fn leading_48_bits(&self) -> u64 {
-        self.0[..6].iter().fold(0, |ms, &byte| ms << 8 | u64::from(byte))
+        self.0[..6]
+            .iter()
+            .fold(0, |ms, &byte| ms << 8 | u64::from(byte))
     }
 
     fn with_time(mut self, unix_ms: u64) -> Self {
@@ -244,7 +267,10 @@ impl FromStr for Key {
     fn from_str(text: &str) -> Result<Self, NoKey> {
         uuid_of(text).map(Self).ok_or_else(|| NoKey {
             part: format!("`{text}`"),
-            why: Lack::IllTyped { found: "text", wanted: "a UUID" },
+            why: Lack::IllTyped {
+                found: "text",
+                wanted: "a UUID",
+            },
         })
     }
 }
@@ -263,7 +289,10 @@ impl NoKey {
     /// The same lack, of a part with this name.
     #[must_use]
     pub fn of(self, part: &str) -> Self {
-        Self { part: format!("`{part}`"), ..self }
+        Self {
+            part: format!("`{part}`"),
+            ..self
+        }
     }
 }
 
@@ -309,20 +338,34 @@ pub enum Lack {
 
 fn check(parts: &[Part<'_>]) -> Result<(), NoKey> {
     if parts.is_empty() || parts.len() > PARTS_MAX {
-        return Err(NoKey { part: "the parts".into(), why: Lack::PartCount { parts: parts.len() } });
+        return Err(NoKey {
+            part: "the parts".into(),
+            why: Lack::PartCount { parts: parts.len() },
+        });
     }
-    parts.iter().enumerate().try_for_each(|(i, part)| part.check(|| format!("part {}", i + 1)))
+    parts
+        .iter()
+        .enumerate()
+        .try_for_each(|(i, part)| part.check(|| format!("part {}", i + 1)))
 }
 
 fn own_key(parts: &[Part<'_>]) -> Option<Key> {
-    if let [part] = parts { part.own_key() } else { None }
+    if let [part] = parts {
+        part.own_key()
+    } else {
+        None
+    }
 }
 
 /// SHA-256 of the preimage; `parts` were checked, so a length fits in its four bytes.
 fn digest(parts: &[Part<'_>]) -> [u8; 32] {
     // Most keys fit in here: one call of the hash instead of one for each piece.
     let mut short = [0; 192];
-    let length = FORMAT.len() + parts.iter().map(|part| 5 + part.bytes().len()).sum::<usize>();
+    let length = FORMAT.len()
+        + parts
+            .iter()
+            .map(|part| 5 + part.bytes().len())
+            .sum::<usize>();
     if length <= short.len() {
         let mut at = 0;
         preimage(parts, |piece| {
@@ -359,7 +402,10 @@ fn uuid_of(text: &str) -> Option<[u8; 16]> {
         return None;
     }
     let inside = without_prefix(text, "urn:uuid:")
-        .or_else(|| text.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')))
+        .or_else(|| {
+            text.strip_prefix('{')
+                .and_then(|rest| rest.strip_suffix('}'))
+        })
         .unwrap_or(text);
     match inside.len() {
         32 | 36 => Uuid::try_parse(inside).ok().map(Uuid::into_bytes),

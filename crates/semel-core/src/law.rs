@@ -86,7 +86,7 @@ pub struct Plan {
 
 /// Seats a batch.
 #[must_use]
-pub fn plan<W>(cases: &[Case<W>]) -> Plan {
+pub fn plan<W>(cases: &[&Case<W>]) -> Plan {
     let mut first_of: HashMap<Key, usize> = HashMap::with_capacity(cases.len());
     let mut firsts = Vec::with_capacity(cases.len());
     let seats = cases
@@ -110,11 +110,11 @@ pub fn plan<W>(cases: &[Case<W>]) -> Plan {
 
 /// The claims of a batch, in the order of [`Plan::firsts`].
 #[must_use]
-pub fn claims<W>(cases: &[Case<W>], plan: &Plan) -> Vec<Claim> {
+pub fn claims<W>(cases: &[&Case<W>], plan: &Plan) -> Vec<Claim> {
     plan.firsts
         .iter()
         .filter_map(|&i| {
-            let case = &cases[i];
+            let case = cases[i];
             let (binding, _) = case.binding.as_ref().ok()?;
             Some(Claim {
                 key: binding.key,
@@ -190,14 +190,14 @@ pub struct Answered {
 /// ended dead. The dead one does not hold the key, so the copy is a message of its own; it, and all
 /// behind it, go to the next unit.
 #[must_use]
-pub fn cut<W>(cases: &[Case<W>], plan: &Plan, answers: &[Answered]) -> Option<usize> {
+pub fn cut<W>(cases: &[&Case<W>], plan: &Plan, answers: &[Answered]) -> Option<usize> {
     let dead: Vec<usize> =
         answers.iter().filter(|a| a.answer.outcome() == Outcome::Dead).map(|a| a.case).collect();
     if dead.is_empty() {
         return None;
     }
-    plan.seats.iter().enumerate().position(|(i, seat)| match seat {
-        Seat::Copy(first) => dead.contains(first) && content(&cases[*first]) != content(&cases[i]),
+    plan.seats.iter().take(cases.len()).enumerate().position(|(i, seat)| match seat {
+        Seat::Copy(first) => dead.contains(first) && content(cases[*first]) != content(cases[i]),
         Seat::Rejected | Seat::First => false,
     })
 }
@@ -237,7 +237,7 @@ pub const PARK_RETRY_MS_MAX: u64 = 60_000;
 /// `field` names the field in which message `case` differs from stored sums. Claims of firsts beyond
 /// `kept` are given back.
 pub fn conclude<W>(
-    cases: &[Case<W>],
+    cases: &[&Case<W>],
     kept: usize,
     plan: &Plan,
     claimed: &[Claimed],
@@ -270,7 +270,7 @@ pub fn conclude<W>(
 
 /// Writes a conclusion, message by message.
 struct Scribe<'a, W, F> {
-    cases: &'a [Case<W>],
+    cases: &'a [&'a Case<W>],
     field: F,
     said: HashMap<usize, &'a Answered>,
     seen: HashMap<usize, &'a Claimed>,
@@ -280,7 +280,7 @@ struct Scribe<'a, W, F> {
 
 impl<W, F: Fn(usize, &FieldSums) -> Option<String>> Scribe<'_, W, F> {
     fn rejected(&mut self, i: usize) -> Option<Ending> {
-        let case = &self.cases[i];
+        let case = self.cases[i];
         let reject = case.binding.as_ref().err()?;
         let letter = letter(case, &reject.code, &reject.detail, reject.field.clone(), case.attempts);
         self.conclusion.record.letters.push(letter);
@@ -310,7 +310,7 @@ impl<W, F: Fn(usize, &FieldSums) -> Option<String>> Scribe<'_, W, F> {
     }
 
     fn seen_before(&mut self, i: usize, prior: &Prior) -> Ending {
-        let case = &self.cases[i];
+        let case = self.cases[i];
         let Ok((binding, _)) = &case.binding else {
             return Ending::plain(Outcome::Dead, None);
         };
@@ -356,7 +356,7 @@ impl<W, F: Fn(usize, &FieldSums) -> Option<String>> Scribe<'_, W, F> {
     }
 
     fn answered(&mut self, i: usize, answered: &Answered) -> Ending {
-        let case = &self.cases[i];
+        let case = self.cases[i];
         let Some(key) = case.key() else {
             return Ending::plain(Outcome::Dead, None);
         };
@@ -392,7 +392,7 @@ impl<W, F: Fn(usize, &FieldSums) -> Option<String>> Scribe<'_, W, F> {
     }
 
     fn park(&mut self, i: usize, key: Key, awaiting: &Awaiting, park_for_ms: u64) -> Ending {
-        let case = &self.cases[i];
+        let case = self.cases[i];
         let id = case.binding.as_ref().map_or_else(|_| String::new(), |(b, _)| b.id.clone());
         self.note(key, Outcome::Parked, Some(awaiting.kind.clone()), None);
         let interval = PARK_RETRY_MS.saturating_mul(1 << case.attempts.min(16)).min(PARK_RETRY_MS_MAX);
@@ -416,7 +416,7 @@ impl<W, F: Fn(usize, &FieldSums) -> Option<String>> Scribe<'_, W, F> {
         let Answer::Dead { code, detail, field } = &answered.answer else {
             return Ending::plain(Outcome::Dead, None);
         };
-        let letter = letter(&self.cases[i], code, detail, field.clone(), answered.attempts);
+        let letter = letter(self.cases[i], code, detail, field.clone(), answered.attempts);
         self.conclusion.record.letters.push(letter);
         Ending::plain(Outcome::Dead, Some(code.clone()))
     }
@@ -437,13 +437,13 @@ impl<W, F: Fn(usize, &FieldSums) -> Option<String>> Scribe<'_, W, F> {
         self.sight(i, key, SightingKind::Clash);
         let differs = field.as_deref().map_or("its content".to_owned(), |f| format!("field `{f}`"));
         let detail = format!("the key is held by a message that differs in {differs}; the first one ended {first}");
-        let letter = letter(&self.cases[i], &codes::KEY_REUSED, &detail, field, self.cases[i].attempts);
+        let letter = letter(self.cases[i], &codes::KEY_REUSED, &detail, field, self.cases[i].attempts);
         self.conclusion.record.letters.push(letter);
         Ending::plain(Outcome::Dead, Some(codes::KEY_REUSED))
     }
 
     fn sight(&mut self, i: usize, key: Key, kind: SightingKind) {
-        let case = &self.cases[i];
+        let case = self.cases[i];
         let position = &case.message.position;
         let sighting = self.sightings.entry((key, case.source, kind)).or_insert_with(|| Sighting {
             key,

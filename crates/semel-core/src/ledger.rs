@@ -113,6 +113,8 @@ pub struct Enrolled {
     pub consumer: ConsumerId,
     /// The numbers of its sources, in the order of the enrolment.
     pub sources: Vec<SourceId>,
+    /// The database's time, Unix ms: the upper limit of times inside keys is judged by it.
+    pub now_ms: u64,
 }
 
 /// What to claim.

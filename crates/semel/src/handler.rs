@@ -73,8 +73,13 @@ pub trait Handler<U>: Send + Sync + 'static {
     /// Why the message is dead before it could be claimed.
     fn bind(&self, message: &Message) -> Result<Bound<Self::Work>, Reject>;
 
+    /// Tells the database's time, Unix ms, at the start and about once a second: only for the upper limit
+    /// of a time inside a key. The default ignores it.
+    fn told_time(&self, _now_ms: u64) {}
+
     /// The payload's field in which `message` differs from the stored sums of the first content.
-    fn differing(&self, message: &Message, work: &Self::Work, stored: &FieldSums) -> Option<String>;
+    fn differing(&self, message: &Message, work: &Self::Work, stored: &FieldSums)
+    -> Option<String>;
 
     /// Answers for each of `fresh`, in order. Called with the messages in order of arrival; may be
     /// called again for the same messages after the unit went back behind its claims, so it must keep

@@ -1,7 +1,24 @@
-//! What users of Semel depend on: a [`Consumer`](consumer) pairs sources, a ledger and a handler, and
-//! applies each message of an at-least-once broker exactly once in effect.
+//! What users of Semel depend on: a [`Consumer`] pairs sources, a ledger and a handler, and applies each
+//! message of an at-least-once broker exactly once in effect.
 
+mod binding;
+mod consumer;
+mod flight;
 pub mod handler;
+mod intake;
+mod lane;
+mod observe;
+mod per_message;
+mod position;
+mod settings;
+mod shared;
 pub mod staged;
+mod unit;
 
+pub use binding::{Rules, rules_hash};
+pub use consumer::{Builder, Consumer, INTERNAL, LedgerPositions, Sweeper};
+pub use handler::{Bound, Fresh, Handler, Said};
+pub use observe::{Deaf, Ended, Observer, State, Summary};
+pub use per_message::{PerMessageHandler, per_message};
 pub use semel_core::*;
+pub use settings::{Dice, LaneRule, Settings};

@@ -114,7 +114,8 @@ pub trait Staged: Send + Sync + 'static {
     fn bind(&self, message: &Message) -> Result<Bound<Self::Work>, Reject>;
 
     /// See [`crate::handler::Handler::differing`].
-    fn differing(&self, message: &Message, work: &Self::Work, stored: &FieldSums) -> Option<String>;
+    fn differing(&self, message: &Message, work: &Self::Work, stored: &FieldSums)
+    -> Option<String>;
 
     /// Names the rows of one message. Called again after each wave of `Refer` reads, so it names what
     /// the rows it can see name.
@@ -133,7 +134,11 @@ pub trait Staged: Send + Sync + 'static {
     ///
     /// # Errors
     /// `Poison` or `Retry` of this message.
-    fn decide(&self, fresh: &Fresh<'_, Self::Work>, stage: &mut dyn Stage<Self::Row>) -> Result<Answer, Fault>;
+    fn decide(
+        &self,
+        fresh: &Fresh<'_, Self::Work>,
+        stage: &mut dyn Stage<Self::Row>,
+    ) -> Result<Answer, Fault>;
 
     /// Learns that a row was read (locked or not), so that later [`Staged::name`] calls may know facts
     /// of it that never change. A hint only; the default forgets.

@@ -49,7 +49,9 @@ impl<'a> Content<'a> {
     /// No fields yet.
     pub fn new() -> Self {
         // The wallet's widest operation has nine fields.
-        Self { fields: Vec::with_capacity(10) }
+        Self {
+            fields: Vec::with_capacity(10),
+        }
     }
 
     /// Adds a field. The order of the calls does not matter; calls in the order of names are the fastest.
@@ -61,7 +63,9 @@ impl<'a> Content<'a> {
     pub fn field(mut self, name: &'a str, value: Canon<'a>) -> Self {
         let at = match self.fields.last() {
             Some((last, _)) if *last >= name => {
-                let place = self.fields.binary_search_by(|(known, _)| (*known).cmp(name));
+                let place = self
+                    .fields
+                    .binary_search_by(|(known, _)| (*known).cmp(name));
                 place.expect_err("a field of normalised content is given once")
             }
             _ => self.fields.len(),
@@ -99,7 +103,10 @@ impl<'a> Content<'a> {
     }
 
     fn write(&self, scribe: &mut Scribe) {
-        scribe.object(self.fields.iter().map(|(name, value)| (*name, value)), |scribe, value| value.write(scribe));
+        scribe.object(
+            self.fields.iter().map(|(name, value)| (*name, value)),
+            |scribe, value| value.write(scribe),
+        );
     }
 }
 

@@ -10,7 +10,9 @@ use std::str::FromStr;
 use bytes::Bytes;
 use unicode_normalization::{UnicodeNormalization, is_nfc};
 
-use super::{Key, Lack, NoKey, PART_BYTES_MAX, PARTS_MAX, Part, TIME_AHEAD_MS_MAX, own_key, uuid_of};
+use super::{
+    Key, Lack, NoKey, PART_BYTES_MAX, PARTS_MAX, Part, TIME_AHEAD_MS_MAX, own_key, uuid_of,
+};
 use crate::json::{Json, Pointer};
 
 /// What a rule may look at.
@@ -134,7 +136,10 @@ pub struct BadRule {
 
 impl BadRule {
     fn new(text: impl fmt::Display, why: impl Into<String>) -> Self {
-        Self { text: text.to_string(), why: why.into() }
+        Self {
+            text: text.to_string(),
+            why: why.into(),
+        }
     }
 }
 
@@ -148,10 +153,20 @@ impl KeyRule {
     pub fn new(parts: Vec<PartRule>, time: Option<Pointer>) -> Result<Self, BadRule> {
         let rule = Self { parts, time };
         if rule.parts.is_empty() || rule.parts.len() > PARTS_MAX {
-            return Err(BadRule::new(&rule, format!("it needs 1 to {PARTS_MAX} parts")));
+            return Err(BadRule::new(
+                &rule,
+                format!("it needs 1 to {PARTS_MAX} parts"),
+            ));
         }
-        if rule.parts.iter().all(|part| matches!(part.source, PartSource::Constant(_))) {
-            return Err(BadRule::new(&rule, "of constants alone, all messages would be one operation"));
+        if rule
+            .parts
+            .iter()
+            .all(|part| matches!(part.source, PartSource::Constant(_)))
+        {
+            return Err(BadRule::new(
+                &rule,
+                "of constants alone, all messages would be one operation",
+            ));
         }
         rule.parts.iter().try_for_each(PartRule::check)?;
         Ok(rule)
@@ -162,9 +177,16 @@ impl KeyRule {
     /// # Errors
     ///
     /// [`BadRule`], as [`PartRule::from_str`] and [`KeyRule::new`].
-    pub fn parse<'t>(parts: impl IntoIterator<Item = &'t str>, time: Option<&str>) -> Result<Self, BadRule> {
-        let parts = parts.into_iter().map(str::parse).collect::<Result<_, _>>()?;
-        let time = time.map(|text| Pointer::parse(text).map_err(|e| BadRule::new(text, e.to_string())));
+    pub fn parse<'t>(
+        parts: impl IntoIterator<Item = &'t str>,
+        time: Option<&str>,
+    ) -> Result<Self, BadRule> {
+        let parts = parts
+            .into_iter()
+            .map(str::parse)
+            .collect::<Result<_, _>>()?;
+        let time =
+            time.map(|text| Pointer::parse(text).map_err(|e| BadRule::new(text, e.to_string())));
         Self::new(parts, time.transpose()?)
     }
 
@@ -180,7 +202,11 @@ impl KeyRule {
 
     /// Does it look into the payload, so that the payload has to be read as JSON?
     pub fn needs_payload(&self) -> bool {
-        self.time.is_some() || self.parts.iter().any(|part| matches!(part.source, PartSource::Pointer(_)))
+        self.time.is_some()
+            || self
+                .parts
+                .iter()
+                .any(|part| matches!(part.source, PartSource::Pointer(_)))
     }
 
     /// The key of a message and the text people know it by.
@@ -189,14 +215,21 @@ impl KeyRule {
     ///
     /// [`NoKey`], which names the part.
     pub fn identify<'a>(&'a self, inputs: &Inputs<'a>) -> Result<Identity<'a>, NoKey> {
-        let unix_ms = self.time.as_ref().map(|pointer| own_time(pointer, inputs)).transpose()?;
+        let unix_ms = self
+            .time
+            .as_ref()
+            .map(|pointer| own_time(pointer, inputs))
+            .transpose()?;
         if let [only] = &self.parts[..] {
             let found = only.find(inputs, Sole::Yes)?;
             let id = found.source_text();
             return identity(&[found.as_part()], id, unix_ms, only.is_ulid());
         }
-        let found: Vec<Found<'a>> =
-            self.parts.iter().map(|part| part.find(inputs, Sole::No)).collect::<Result<_, _>>()?;
+        let found: Vec<Found<'a>> = self
+            .parts
+            .iter()
+            .map(|part| part.find(inputs, Sole::No))
+            .collect::<Result<_, _>>()?;
         let parts: Vec<Part<'_>> = found.iter().map(Found::as_part).collect();
         let texts: Vec<Cow<'_, str>> = found.iter().map(Found::source_text).collect();
         identity(&parts, Cow::Owned(texts.join("/")), unix_ms, false)
@@ -208,7 +241,9 @@ impl fmt::Display for KeyRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let texts: Vec<String> = self.parts.iter().map(PartRule::to_string).collect();
         write!(f, "{texts:?}")?;
-        self.time.as_ref().map_or(Ok(()), |time| write!(f, " at {time}"))
+        self.time
+            .as_ref()
+            .map_or(Ok(()), |time| write!(f, " at {time}"))
     }
 }
 
@@ -222,8 +257,18 @@ fn identity<'a>(
         Some(unix_ms) => Key::derive_at(parts, unix_ms)?,
         None => Key::derive(parts)?,
     };
-    let inside = || if ulid { Some(key.leading_48_bits()) } else { own_key(parts)?.v7_unix_ms() };
-    Ok(Identity { key, id, unix_ms: own_time.or_else(inside) })
+    let inside = || {
+        if ulid {
+            Some(key.leading_48_bits())
+        } else {
+            own_key(parts)?.v7_unix_ms()
+        }
+    };
+    Ok(Identity {
+        key,
+        id,
+        unix_ms: own_time.or_else(inside),
+    })
 }
 
 /// Is the part the whole key?
@@ -235,15 +280,26 @@ enum Sole {
 
 impl PartRule {
     fn check(&self) -> Result<(), BadRule> {
-        let before_last = self.normalisers.split_last().map_or(&[][..], |(_, rest)| rest);
-        if before_last.iter().any(|normaliser| normaliser.ends_as_uuid()) {
-            return Err(BadRule::new(self, "nothing can be done to a part after `uuid` or `ulid`"));
+        let before_last = self
+            .normalisers
+            .split_last()
+            .map_or(&[][..], |(_, rest)| rest);
+        if before_last
+            .iter()
+            .any(|normaliser| normaliser.ends_as_uuid())
+        {
+            return Err(BadRule::new(
+                self,
+                "nothing can be done to a part after `uuid` or `ulid`",
+            ));
         }
         match &self.source {
-            PartSource::Constant(text) if text.is_empty() || text.len() > PART_BYTES_MAX => {
-                Err(BadRule::new(self, format!("a constant has 1 to {PART_BYTES_MAX} bytes")))
+            PartSource::Constant(text) if text.is_empty() || text.len() > PART_BYTES_MAX => Err(
+                BadRule::new(self, format!("a constant has 1 to {PART_BYTES_MAX} bytes")),
+            ),
+            PartSource::Header(name) if name.is_empty() => {
+                Err(BadRule::new(self, "the header has no name"))
             }
-            PartSource::Header(name) if name.is_empty() => Err(BadRule::new(self, "the header has no name")),
             _ => Ok(()),
         }
     }
@@ -253,18 +309,27 @@ impl PartRule {
     }
 
     fn find<'a>(&'a self, inputs: &Inputs<'a>, sole: Sole) -> Result<Found<'a>, NoKey> {
-        let lack = |why| NoKey { part: format!("`{self}`"), why };
+        let lack = |why| NoKey {
+            part: format!("`{self}`"),
+            why,
+        };
         let source = self.source.find(inputs, sole).map_err(lack)?;
         source.as_part().check(|| format!("`{self}`"))?;
         if self.normalisers.is_empty() {
-            return Ok(Found { normal: None, source });
+            return Ok(Found {
+                normal: None,
+                source,
+            });
         }
         let mut normal = source.clone();
         for normaliser in &self.normalisers {
             normal = normaliser.apply(normal).map_err(lack)?;
         }
         normal.as_part().check(|| format!("`{self}`"))?;
-        Ok(Found { normal: Some(normal), source })
+        Ok(Found {
+            normal: Some(normal),
+            source,
+        })
     }
 }
 
@@ -292,7 +357,10 @@ impl FromStr for PartRule {
         let mut normalisers = Vec::new();
         'peel: loop {
             for (name, normaliser) in Normaliser::ALL {
-                let inside = rest.strip_prefix(name).and_then(|r| r.strip_prefix('(')).and_then(|r| r.strip_suffix(')'));
+                let inside = rest
+                    .strip_prefix(name)
+                    .and_then(|r| r.strip_prefix('('))
+                    .and_then(|r| r.strip_suffix(')'));
                 if let Some(inside) = inside {
                     normalisers.push(normaliser);
                     rest = inside;
@@ -303,7 +371,10 @@ impl FromStr for PartRule {
         }
         normalisers.reverse();
         let source = PartSource::parse(rest).map_err(|why| BadRule::new(text, why))?;
-        let part = Self { source, normalisers };
+        let part = Self {
+            source,
+            normalisers,
+        };
         part.check().map(|()| part)
     }
 }
@@ -311,7 +382,9 @@ impl FromStr for PartRule {
 impl PartSource {
     fn parse(text: &str) -> Result<Self, String> {
         if text.starts_with('/') {
-            return Pointer::parse(text).map(Self::Pointer).map_err(|e| e.to_string());
+            return Pointer::parse(text)
+                .map(Self::Pointer)
+                .map_err(|e| e.to_string());
         }
         if let Some(name) = text.strip_prefix("header:") {
             return Ok(Self::Header(name.to_owned()));
@@ -332,7 +405,10 @@ impl PartSource {
     fn find<'a>(&'a self, inputs: &Inputs<'a>, sole: Sole) -> Result<Piece<'a>, Lack> {
         match self {
             Self::Pointer(pointer) => {
-                let value = inputs.payload.and_then(|payload| payload.at(pointer)).ok_or(Lack::Missing)?;
+                let value = inputs
+                    .payload
+                    .and_then(|payload| payload.at(pointer))
+                    .ok_or(Lack::Missing)?;
                 Piece::of_json(value, sole)
             }
             Self::Header(name) => header(name, inputs.headers).map(Piece::of_bytes),
@@ -345,9 +421,16 @@ impl PartSource {
 /// The one value of a header. Copies of one value are one value; different values are no key, since every reader
 /// would have to guess the same one.
 fn header<'a>(name: &str, headers: &'a [(String, Bytes)]) -> Result<&'a [u8], Lack> {
-    let mut values = headers.iter().filter(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value);
+    let mut values = headers
+        .iter()
+        .filter(|(known, _)| known.eq_ignore_ascii_case(name))
+        .map(|(_, value)| value);
     let first = values.next().ok_or(Lack::Missing)?;
-    if values.all(|other| other == first) { Ok(first) } else { Err(Lack::Ambiguous) }
+    if values.all(|other| other == first) {
+        Ok(first)
+    } else {
+        Err(Lack::Ambiguous)
+    }
 }
 
 struct Found<'a> {
@@ -393,7 +476,10 @@ impl<'a> Piece<'a> {
             Json::Bool(false) if sole == Sole::No => "false",
             Json::Null => return Err(Lack::Missing),
             Json::Bool(_) | Json::Array(_) | Json::Object(_) => {
-                return Err(Lack::IllTyped { found: value.kind(), wanted: "text or a number" });
+                return Err(Lack::IllTyped {
+                    found: value.kind(),
+                    wanted: "text or a number",
+                });
             }
         };
         Ok(Self::Text(Cow::Borrowed(text)))
@@ -415,7 +501,10 @@ impl Normaliser {
             Piece::Uuid(_) => return Ok(piece),
             Piece::Raw(bytes) => return self.apply_to_bytes(bytes),
         };
-        let not = |wanted| Lack::IllTyped { found: "text", wanted };
+        let not = |wanted| Lack::IllTyped {
+            found: "text",
+            wanted,
+        };
         Ok(match self {
             Self::Uuid => Piece::Uuid(uuid_of(&text).ok_or_else(|| not("a UUID"))?),
             Self::Ulid => Piece::Uuid(ulid_of(&text).ok_or_else(|| not("a ULID"))?),
@@ -430,14 +519,19 @@ impl Normaliser {
     fn apply_to_bytes(self, bytes: &[u8]) -> Result<Piece<'_>, Lack> {
         match (self, bytes.try_into()) {
             (Self::Uuid | Self::Ulid, Ok(uuid)) => Ok(Piece::Uuid(uuid)),
-            _ => Err(Lack::IllTyped { found: "bytes that are not UTF-8", wanted: "text" }),
+            _ => Err(Lack::IllTyped {
+                found: "bytes that are not UTF-8",
+                wanted: "text",
+            }),
         }
     }
 }
 
 /// An integer without leading zeros; zero has no sign.
 fn int_of(text: &str) -> Option<String> {
-    let (sign, digits) = text.strip_prefix('-').map_or(("", text), |digits| ("-", digits));
+    let (sign, digits) = text
+        .strip_prefix('-')
+        .map_or(("", text), |digits| ("-", digits));
     if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
         return None;
     }
@@ -454,7 +548,9 @@ fn ulid_of(text: &str) -> Option<[u8; 16]> {
         return None;
     }
     let value = text.bytes().try_fold(0_u128, |value, byte| {
-        let digit = ALPHABET.iter().position(|&known| known == byte.to_ascii_uppercase())?;
+        let digit = ALPHABET
+            .iter()
+            .position(|&known| known == byte.to_ascii_uppercase())?;
         Some(value << 5 | u128::try_from(digit).ok()?)
     })?;
     Some(value.to_be_bytes())
@@ -462,11 +558,22 @@ fn ulid_of(text: &str) -> Option<[u8; 16]> {
 
 /// The operation's own time: a text of RFC 3339 with an offset, floored to ms, or an integer of Unix ms.
 fn own_time(pointer: &Pointer, inputs: &Inputs<'_>) -> Result<u64, NoKey> {
-    let lack = |why| NoKey { part: format!("`{pointer}` (key_time)"), why };
-    let value = inputs.payload.and_then(|payload| payload.at(pointer)).filter(|value| !value.is_null());
+    let lack = |why| NoKey {
+        part: format!("`{pointer}` (key_time)"),
+        why,
+    };
+    let value = inputs
+        .payload
+        .and_then(|payload| payload.at(pointer))
+        .filter(|value| !value.is_null());
     let value = value.ok_or_else(|| lack(Lack::Missing))?;
     let wanted = "a time (RFC 3339 with an offset, or an integer of Unix ms)";
-    let ill_typed = || lack(Lack::IllTyped { found: value.kind(), wanted });
+    let ill_typed = || {
+        lack(Lack::IllTyped {
+            found: value.kind(),
+            wanted,
+        })
+    };
     let unix_ms: i128 = match value {
         Json::Text(text) => text
             .parse::<jiff::Timestamp>()

@@ -1,0 +1,295 @@
+//! Takes deliveries from one source, binds them and routes them to lanes, within the byte budget.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use semel_core::json::Json;
+use semel_core::law::{Case, Reject};
+use semel_core::ledger::{ClaimKind, Ledger};
+use semel_core::source::{Delivery, Received};
+use semel_core::{Backoff, Class, Fault, Limit, Message, Receipt, Settlements, codes};
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::mpsc::UnboundedSender;
+
+use crate::handler::{Bound, Handler};
+use crate::settings::LaneRule;
+use crate::shared::{Flow, Shared, Underway};
+use crate::unit::Item;
+
+/// A message in a lane's queue.
+pub(crate) struct Queued<W> {
+    pub(crate) item: Item<W>,
+    pub(crate) ticket: Ticket,
+}
+
+/// What a message holds while it is under way. Dropping it frees its memory budget.
+pub(crate) struct Ticket {
+    /// Of a delivery: what is told and settled when it ended. A released message has none.
+    pub(crate) stub: Option<Stub>,
+    pub(crate) _underway: Underway,
+    pub(crate) _permit: Option<OwnedSemaphorePermit>,
+    /// Dropped with the ticket: the sweep waits for it.
+    pub(crate) _watch: Option<Arc<tokio::sync::oneshot::Sender<()>>>,
+}
+
+/// Where a delivery came from.
+pub(crate) struct Stub {
+    pub(crate) feed: usize,
+    pub(crate) receipt: Receipt,
+    pub(crate) sequence: u64,
+}
+
+/// One source's way in.
+pub(crate) struct Intake<L: Ledger, H: Handler<L::Unit>> {
+    pub(crate) shared: Arc<Shared<L, H>>,
+    pub(crate) feed: usize,
+    pub(crate) lanes: Vec<UnboundedSender<Queued<H::Work>>>,
+    /// Stored positions at the start: deliveries below them are read again.
+    pub(crate) stored: HashMap<Arc<str>, u64>,
+    pub(crate) partitions: HashMap<Arc<str>, Partition>,
+}
+
+/// What is known of a partition.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Partition {
+    lane: usize,
+    next_sequence: u64,
+}
+
+impl<L: Ledger, H: Handler<L::Unit>> Intake<L, H> {
+    /// Runs until the source ends or the consumer stops.
+    pub(crate) async fn run(mut self) {
+        let shared = self.shared.clone();
+        let mut failures = 0;
+        loop {
+            let received = tokio::select! {
+                biased;
+                () = shared.stopped() => return,
+                received = shared.feeds[self.feed].source.receive(self.limit()) => received,
+            };
+            match received {
+                Ok(received) => {
+                    if std::mem::take(&mut failures) > 0 {
+                        shared.resume();
+                    }
+                    if !self.take(received).await {
+                        return;
+                    }
+                }
+                Err(fault) if fault.class == Class::Stop => return shared.stop(Some(fault)),
+                Err(fault) => {
+                    if failures == 0 {
+                        shared.pause(&format!(
+                            "source `{}`: {fault}",
+                            shared.feeds[self.feed].name
+                        ));
+                    }
+                    shared.back_off(Backoff::DOWN, failures).await;
+                    failures = failures.saturating_add(1);
+                }
+            }
+        }
+    }
+
+    fn limit(&self) -> Limit {
+        let settings = &self.shared.settings;
+        let free = self.shared.budget.available_permits();
+        Limit {
+            count: settings.batch_count_max,
+            bytes: settings.batch_bytes_max.min(free).max(1),
+        }
+    }
+
+    /// Returns whether the source may have more.
+    async fn take(&mut self, received: Received) -> bool {
+        match received {
+            Received::Batch(deliveries) => {
+                self.shared.set_flow(self.feed, Flow::Open);
+                let mut rest = deliveries.into_iter();
+                while let Some(delivery) = rest.next() {
+                    if let Err(delivery) = self.admit(delivery).await {
+                        let back = std::iter::once(delivery).chain(rest);
+                        give_back(&self.shared, self.feed, back.map(|d| d.receipt)).await;
+                        return false;
+                    }
+                }
+                true
+            }
+            Received::Drained => {
+                self.shared.set_flow(self.feed, Flow::Drained);
+                true
+            }
+            Received::End => {
+                self.shared.set_flow(self.feed, Flow::Ended);
+                false
+            }
+        }
+    }
+
+    /// Waits for memory, then routes. Gives the delivery back when the consumer stops meanwhile.
+    async fn admit(&mut self, delivery: Delivery) -> Result<(), Delivery> {
+        let shared = self.shared.clone();
+        let wanted = delivery
+            .message
+            .size()
+            .min(shared.settings.memory_bytes_max);
+        let wanted = u32::try_from(wanted).unwrap_or(u32::MAX);
+        let permit = match shared.budget.clone().try_acquire_many_owned(wanted) {
+            Ok(permit) => permit,
+            Err(_) => tokio::select! {
+                biased;
+                () = shared.stopped() => return Err(delivery),
+                permit = shared.budget.clone().acquire_many_owned(wanted) => permit.expect("the budget is never closed"),
+            },
+        };
+        self.route(delivery, permit);
+        Ok(())
+    }
+
+    fn route(&mut self, delivery: Delivery, permit: OwnedSemaphorePermit) {
+        let Delivery {
+            receipt,
+            message,
+            mark,
+        } = delivery;
+        let shared = &self.shared;
+        let feed = &shared.feeds[self.feed];
+        let (binding, handlers_lane) = bind(
+            &*shared.handler,
+            &message,
+            shared.settings.message_bytes_max,
+        );
+        let lanes = self.lanes.len();
+        let spread = self.feed + self.partitions.len();
+        let partition = self
+            .partitions
+            .entry(message.position.partition.clone())
+            .or_insert_with(|| Partition {
+                lane: spread % lanes,
+                next_sequence: 0,
+            });
+        let sequence = partition.next_sequence;
+        partition.next_sequence += 1;
+        let lane = match lane_key(&shared.settings.lane, &message, handlers_lane) {
+            Some(key) => usize::try_from(key % lanes as u64).expect("below the number of lanes"),
+            None => partition.lane,
+        };
+        let offset = message.position.offset;
+        let slot = offset.zip(mark).map(|(offset, mark)| {
+            shared.tracker.open(
+                feed.id,
+                &message.position.partition,
+                receipt.generation(),
+                offset,
+                mark,
+            )
+        });
+        let replay = self
+            .stored
+            .get(&message.position.partition)
+            .zip(offset)
+            .is_some_and(|(next, at)| at < *next);
+        let case = Case {
+            message,
+            source: feed.id,
+            binding,
+            kind: ClaimKind::New,
+            replay,
+            last: false,
+            attempts: 0,
+        };
+        let ticket = Ticket {
+            stub: Some(Stub {
+                feed: self.feed,
+                receipt,
+                sequence,
+            }),
+            _underway: shared.outstanding.begin(),
+            _permit: Some(permit),
+            _watch: None,
+        };
+        // A lane that has gone is a consumer that stops: the delivery is unsettled and comes again.
+        let _ = self.lanes[lane].send(Queued {
+            item: Item {
+                case,
+                slot,
+                doomed: None,
+            },
+            ticket,
+        });
+    }
+}
+
+/// A message's binding and the handler's lane for it.
+type Bindings<W> = (Result<(semel_core::law::Binding, W), Reject>, Option<u64>);
+
+pub(crate) fn bind<U, H: Handler<U>>(
+    handler: &H,
+    message: &Message,
+    bytes_max: usize,
+) -> Bindings<H::Work> {
+    let size = message
+        .cut
+        .map_or(message.bytes().len() as u64, |cut| cut.size);
+    if message.cut.is_some() || size > bytes_max as u64 {
+        let detail = format!("the payload has {size} bytes, more than the limit of {bytes_max}");
+        return (
+            Err(Reject {
+                code: codes::TOO_LARGE,
+                detail,
+                field: None,
+            }),
+            None,
+        );
+    }
+    match handler.bind(message) {
+        Ok(Bound {
+            binding,
+            lane,
+            work,
+        }) => (Ok((binding, work)), lane),
+        Err(reject) => (Err(reject), None),
+    }
+}
+
+/// The lane key of a message as a number; `None` leaves it to the partition.
+fn lane_key(rule: &LaneRule, message: &Message, handlers_lane: Option<u64>) -> Option<u64> {
+    match rule {
+        LaneRule::Auto => message.message_key.as_deref().map(fnv1a),
+        LaneRule::Partition => None,
+        LaneRule::Handler => handlers_lane,
+        LaneRule::Pointer(pointer) => {
+            let json = Json::parse(message.bytes()).ok()?;
+            json.at(pointer)?
+                .text_or_number()
+                .map(|text| fnv1a(text.as_bytes()))
+        }
+    }
+}
+
+/// FNV-1a, 64 bit: spreads lane keys the same way in every build. Not a fingerprint.
+fn fnv1a(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+/// Gives deliveries back to their source at once.
+pub(crate) async fn give_back<L, H>(
+    shared: &Shared<L, H>,
+    feed: usize,
+    receipts: impl Iterator<Item = Receipt>,
+) {
+    let receipts: Vec<_> = receipts.map(|receipt| receipt.nack(0)).collect();
+    if receipts.is_empty() {
+        return;
+    }
+    let settlements = Settlements {
+        receipts,
+        positions: Vec::new(),
+    };
+    if let Err(fault) = shared.feeds[feed].source.settle(settlements).await {
+        let _: &Fault = &fault;
+        tracing::debug!(error = %fault, "not given back; the source delivers again by itself");
+    }
+}

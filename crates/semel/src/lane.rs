@@ -1,0 +1,560 @@
+//! One sequential stream of work: takes what is waiting, runs it as a unit, settles what the commit
+//! proved, and tries again what must be tried again.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use semel_core::law::Case;
+use semel_core::ledger::{
+    ClaimKind, Committed, Fence, LaneId, Ledger, Parked, Reached, Resolved, Which,
+};
+use semel_core::{Backoff, Class, Fault, Key, Outcome, Settlements};
+use tokio::sync::mpsc::UnboundedReceiver;
+
+use crate::handler::Handler;
+use crate::intake::{Queued, Stub, Ticket, bind, give_back};
+use crate::observe::Ended;
+use crate::position::Slot;
+use crate::shared::Shared;
+use crate::unit::{self, Concluded, Desk, End, Item, Trail, Trouble, lost_commits};
+
+/// An idle lane touches its fence row this often, so that others see its life.
+const TOUCH: Duration = Duration::from_secs(10);
+
+/// The most parked messages brought back at once.
+pub(crate) const RELEASE_COUNT_MAX: usize = 1_000;
+
+pub(crate) struct Lane<L: Ledger, H: Handler<L::Unit>> {
+    shared: Arc<Shared<L, H>>,
+    id: LaneId,
+    connection: Option<L::Lane>,
+    confirmed: i64,
+    queue: UnboundedReceiver<Queued<H::Work>>,
+    waiting: VecDeque<Queued<H::Work>>,
+    /// The most messages of the next unit: halved by conflicts, doubled by commits.
+    limit: usize,
+    busy: u32,
+    down: u32,
+}
+
+type Done = (Committed, Concluded);
+
+impl<L: Ledger, H: Handler<L::Unit>> Lane<L, H> {
+    pub(crate) fn new(
+        shared: Arc<Shared<L, H>>,
+        id: LaneId,
+        connection: L::Lane,
+        queue: UnboundedReceiver<Queued<H::Work>>,
+    ) -> Self {
+        let limit = shared.settings.batch_count_max.max(1);
+        Self {
+            shared,
+            id,
+            connection: Some(connection),
+            confirmed: 0,
+            queue,
+            waiting: VecDeque::new(),
+            limit,
+            busy: 0,
+            down: 0,
+        }
+    }
+
+    /// Runs until the queue is closed and empty, or the consumer stops.
+    pub(crate) async fn run(mut self) {
+        while self.fill().await {
+            if self.waiting.is_empty() {
+                self.unit_without_messages(Vec::new()).await;
+                continue;
+            }
+            self.deliver().await;
+            if self.waiting.is_empty() && self.queue.is_empty() {
+                let unwritten = self.shared.tracker.unwritten();
+                if !unwritten.is_empty() {
+                    self.unit_without_messages(unwritten).await;
+                }
+            }
+        }
+        self.leave().await;
+    }
+
+    /// Takes what is waiting, without lingering. Waits when nothing is; returns with an empty queue when
+    /// the lane was idle for long, and `false` when it is to end.
+    async fn fill(&mut self) -> bool {
+        if self.shared.is_stopping() {
+            return false;
+        }
+        let room = self.shared.settings.batch_count_max.max(1);
+        if !self.waiting.is_empty() {
+            while self.waiting.len() < room
+                && let Ok(queued) = self.queue.try_recv()
+            {
+                self.waiting.push_back(queued);
+            }
+            return true;
+        }
+        let mut taken = Vec::new();
+        let count = tokio::select! {
+            biased;
+            () = self.shared.stopped() => return false,
+            count = tokio::time::timeout(TOUCH, self.queue.recv_many(&mut taken, room)) => count,
+        };
+        self.waiting.extend(taken);
+        !matches!(count, Ok(0))
+    }
+
+    /// One unit over the first waiting messages, to its end.
+    async fn deliver(&mut self) {
+        let shared = self.shared.clone();
+        let keys = self.next_keys();
+        let flight = tokio::select! {
+            biased;
+            () = shared.stopped() => return,
+            flight = shared.flights.take(&keys) => flight,
+        };
+        let (items, tickets): (Vec<_>, Vec<_>) = self
+            .waiting
+            .drain(..flight.count)
+            .map(|queued| (queued.item, queued.ticket))
+            .unzip();
+        let items = Arc::new(items);
+        let result = self.unit(items.clone(), Vec::new()).await;
+        // The unit's task is over, so this is the only reference left.
+        let items = Arc::into_inner(items).expect("the unit's task has ended");
+        match result {
+            Ok((proof, concluded)) => {
+                drop(flight);
+                self.committed(proof, concluded, items, tickets).await;
+            }
+            Err(trouble) => {
+                let count = items.len();
+                for (item, ticket) in items.into_iter().zip(tickets).rev() {
+                    self.waiting.push_front(Queued { item, ticket });
+                }
+                drop(flight);
+                self.cope(trouble, count).await;
+            }
+        }
+    }
+
+    fn next_keys(&self) -> Vec<Option<Key>> {
+        let mut bytes = self.shared.settings.batch_bytes_max;
+        let mut keys = Vec::with_capacity(self.waiting.len().min(self.limit));
+        for queued in self.waiting.iter().take(self.limit) {
+            let size = queued.item.case.message.size();
+            if size > bytes && !keys.is_empty() {
+                break;
+            }
+            bytes = bytes.saturating_sub(size);
+            keys.push(queued.item.case.key());
+        }
+        keys
+    }
+
+    /// Runs a unit in a task of its own. A deadline ends the task together with its connection.
+    async fn unit(
+        &mut self,
+        items: Arc<Vec<Item<H::Work>>>,
+        positions: Vec<Reached>,
+    ) -> Result<Done, Trouble> {
+        let connection = self.connection().await.map_err(Trouble::Unit)?;
+        let desk = Desk {
+            ledger: self.shared.ledger.clone(),
+            handler: self.shared.handler.clone(),
+            tracker: self.shared.tracker.clone(),
+            confirmed: self.confirmed,
+            positions,
+        };
+        let trail = Arc::new(Trail::default());
+        let deadline = Duration::from_millis(self.shared.settings.unit_deadline_ms);
+        let mut task = tokio::spawn(unit::run(desk, connection, items, trail.clone()));
+        let joined = match tokio::time::timeout(deadline, &mut task).await {
+            Ok(joined) => joined,
+            Err(_) => {
+                task.abort();
+                task.await
+            }
+        };
+        match joined {
+            Ok(End::Committed(proof, connection)) => {
+                self.connection = Some(connection);
+                self.confirmed(proof, &trail)
+            }
+            Ok(End::RolledBack(trouble)) => Err(trouble),
+            Ok(End::Unknown(fault)) => self.resolve(&trail, fault).await,
+            Err(lost) => {
+                let fault = if lost.is_panic() {
+                    Fault::poison(format!(
+                        "the handler panicked: {}",
+                        panic_text(lost.into_panic())
+                    ))
+                } else {
+                    Fault::busy(
+                        "the unit passed its deadline (unit_deadline_ms) and was ended with its connection",
+                    )
+                };
+                self.resolve(&trail, fault).await
+            }
+        }
+    }
+
+    async fn connection(&mut self) -> Result<L::Lane, Fault> {
+        match self.connection.take() {
+            Some(connection) => Ok(connection),
+            None => self.shared.ledger.connect(self.id).await,
+        }
+    }
+
+    fn confirmed(&mut self, proof: Committed, trail: &Trail) -> Result<Done, Trouble> {
+        self.confirmed = proof.fence().unit;
+        self.busy = 0;
+        self.limit = self
+            .limit
+            .saturating_mul(2)
+            .min(self.shared.settings.batch_count_max.max(1));
+        if std::mem::take(&mut self.down) > 0 {
+            self.shared.resume();
+        }
+        let concluded = trail.take().expect("a unit concludes before it commits");
+        Ok((proof, concluded))
+    }
+
+    /// A unit whose end was not seen: rolled back if its commit was never sent, else the ledger knows.
+    async fn resolve(&mut self, trail: &Trail, fault: Fault) -> Result<Done, Trouble> {
+        let Some(fence) = trail.open_commit() else {
+            return Err(Trouble::Unit(fault));
+        };
+        tracing::warn!(consumer = %self.shared.name, lane = self.id.lane, unit = fence.unit, error = %fault, "the commit's outcome is unknown; asking the ledger");
+        loop {
+            match self.shared.ledger.resolve(fence).await {
+                Ok(Resolved::Committed(proof)) => return self.confirmed(proof, trail),
+                Ok(Resolved::RolledBack) => return Err(Trouble::Unit(Fault::busy(fault.error))),
+                Ok(Resolved::Lost) => {
+                    let seen = Fence {
+                        unit: fence.unit - 1,
+                        ..fence
+                    };
+                    return Err(Trouble::Unit(lost_commits(seen, self.confirmed)));
+                }
+                Err(down) if self.shared.is_stopping() => return Err(Trouble::Unit(down)),
+                Err(stop) if stop.class == Class::Stop => return Err(Trouble::Unit(stop)),
+                Err(down) => self.store_away(&down).await,
+            }
+        }
+    }
+
+    /// Says and settles what a commit proved; then brings back what it woke.
+    async fn committed(
+        &mut self,
+        proof: Committed,
+        concluded: Concluded,
+        items: Vec<Item<H::Work>>,
+        tickets: Vec<Ticket>,
+    ) {
+        let Concluded {
+            kept,
+            conclusion,
+            written,
+        } = concluded;
+        let mut queued: Vec<_> = items.into_iter().zip(tickets).collect();
+        for (item, ticket) in queued.drain(kept..).rev() {
+            self.waiting.push_front(Queued { item, ticket });
+        }
+        let slots: Vec<Slot> = queued
+            .iter()
+            .filter_map(|(item, _)| item.slot.clone())
+            .collect();
+        self.shared
+            .tracker
+            .committed(&slots, &conclusion.record.positions);
+        let mut told = Vec::with_capacity(kept);
+        let mut receipts: Vec<Vec<_>> = self.shared.feeds.iter().map(|_| Vec::new()).collect();
+        let mut still_underway = Vec::with_capacity(kept);
+        {
+            let mut summary = self.shared.summary();
+            summary.units += 1;
+            summary.new_letters += written.new_letters as u64;
+            summary.clashes += conclusion.clashes as u64;
+            for ((item, mut ticket), ending) in queued.into_iter().zip(conclusion.endings) {
+                let stub = ticket.stub.take();
+                still_underway.push(ticket);
+                let Some(ending) = ending else { continue };
+                if let Some(Stub {
+                    feed,
+                    receipt,
+                    sequence,
+                }) = stub
+                {
+                    summary.count(&ending);
+                    receipts[feed].push(receipt.ack(&proof));
+                    told.push(ended(feed, sequence, &item.case, ending));
+                } else if item.case.kind == ClaimKind::Released && ending.outcome != Outcome::Parked
+                {
+                    *summary.released.entry(ending.outcome).or_default() += 1;
+                    self.shared
+                        .observer
+                        .released(ending.outcome, ending.code.as_ref());
+                }
+            }
+        }
+        self.shared.observer.ended(told);
+        settle(&self.shared, receipts, &conclusion.record.positions).await;
+        self.bring_back(&conclusion.wakes, &conclusion.parked).await;
+        drop(still_underway);
+    }
+
+    /// Both sides of a wait look for each other after their commits (TRAPS T36); the sweep finds what a
+    /// crash in between left.
+    async fn bring_back(&mut self, wakes: &[Key], parked: &[Key]) {
+        for which in [Which::Awaiting(wakes), Which::Keys(parked)] {
+            let (Which::Awaiting(keys) | Which::Keys(keys)) = which else {
+                continue;
+            };
+            if keys.is_empty() {
+                continue;
+            }
+            match self
+                .shared
+                .ledger
+                .parked(self.shared.consumer, which, RELEASE_COUNT_MAX)
+                .await
+            {
+                Ok(found) => {
+                    for parked in found.into_iter().rev() {
+                        if let Some(queued) = released(&self.shared, parked, None) {
+                            self.waiting.push_front(queued);
+                        }
+                    }
+                }
+                Err(fault) => tracing::debug!(error = %fault, "left to the sweep"),
+            }
+        }
+    }
+
+    /// What to do when a unit of `count` messages did not commit.
+    async fn cope(&mut self, trouble: Trouble, count: usize) {
+        match trouble {
+            Trouble::Retry(index, fault) => self.attempted(index, &fault).await,
+            Trouble::Unit(fault) => match fault.class {
+                Class::Stop => self.shared.stop(Some(fault)),
+                Class::Down => self.store_away(&fault).await,
+                Class::Busy => {
+                    tracing::debug!(consumer = %self.shared.name, lane = self.id.lane, error = %fault, "busy; the unit runs again");
+                    self.limit = (count / 2).max(1);
+                    self.shared.back_off(Backoff::BUSY, self.busy).await;
+                    self.busy = self.busy.saturating_add(1);
+                }
+                Class::Retry if count == 1 => self.attempted(0, &fault).await,
+                Class::Poison | Class::Unclassified if count == 1 => {
+                    if let Some(queued) = self.waiting.front_mut() {
+                        queued.item.doomed = Some(fault.detail());
+                    }
+                }
+                // Some message of the batch breaks the handler as a whole: find it by halves.
+                Class::Retry | Class::Poison | Class::Unclassified => {
+                    self.limit = (count / 2).max(1)
+                }
+            },
+        }
+    }
+
+    async fn store_away(&mut self, fault: &Fault) {
+        if self.down == 0 {
+            self.shared.pause(&format!("the store: {fault}"));
+        }
+        self.shared.back_off(Backoff::DOWN, self.down).await;
+        self.down = self.down.saturating_add(1);
+    }
+
+    /// A handler asked to be run again for one message: count it in the ledger, and end it when its
+    /// attempts are used up.
+    async fn attempted(&mut self, index: usize, fault: &Fault) {
+        let Some(key) = self
+            .waiting
+            .get(index)
+            .and_then(|queued| queued.item.case.key())
+        else {
+            return;
+        };
+        let attempts = match self.count_attempt(key).await {
+            Ok(attempts) => attempts,
+            Err(fault) if fault.class == Class::Stop => return self.shared.stop(Some(fault)),
+            Err(fault) => return self.store_away(&fault).await,
+        };
+        let last = attempts >= self.shared.settings.attempts_max;
+        if let Some(queued) = self.waiting.get_mut(index) {
+            queued.item.case.attempts = attempts;
+            if last {
+                queued.item.doomed = Some(format!(
+                    "{attempts} attempts failed, the last one with: {fault}"
+                ));
+            }
+        }
+        if !last {
+            self.shared.back_off(Backoff::HANDLER, attempts - 1).await;
+        }
+    }
+
+    async fn count_attempt(&mut self, key: Key) -> Result<u32, Fault> {
+        let connection = self.connection().await?;
+        let deadline = Duration::from_millis(self.shared.settings.unit_deadline_ms);
+        let mut task = tokio::spawn(unit::attempt(self.shared.ledger.clone(), connection, key));
+        let Ok(joined) = tokio::time::timeout(deadline, &mut task).await else {
+            task.abort();
+            return Err(Fault::down(
+                "counting an attempt passed the unit's deadline",
+            ));
+        };
+        let (attempts, proof, connection) =
+            joined.map_err(|lost| Fault::down(lost.to_string()))??;
+        self.connection = Some(connection);
+        self.confirmed = proof.fence().unit;
+        if std::mem::take(&mut self.down) > 0 {
+            self.shared.resume();
+        }
+        Ok(attempts)
+    }
+
+    /// Writes positions that other lanes reached, or only touches the fence.
+    async fn unit_without_messages(&mut self, positions: Vec<Reached>) {
+        match self.unit(Arc::new(Vec::new()), positions).await {
+            Ok((_, concluded)) => {
+                self.shared
+                    .tracker
+                    .committed(&[], &concluded.conclusion.record.positions);
+                let nothing = self.shared.feeds.iter().map(|_| Vec::new()).collect();
+                settle(
+                    &self.shared,
+                    nothing,
+                    &concluded.conclusion.record.positions,
+                )
+                .await;
+            }
+            Err(trouble) => self.cope(trouble, 0).await,
+        }
+    }
+
+    /// Gives back what was not begun, and deletes the fence row of this life.
+    async fn leave(mut self) {
+        self.queue.close();
+        while let Ok(queued) = self.queue.try_recv() {
+            self.waiting.push_back(queued);
+        }
+        let mut receipts: Vec<Vec<_>> = self.shared.feeds.iter().map(|_| Vec::new()).collect();
+        for queued in self.waiting.drain(..) {
+            if let Some(stub) = queued.ticket.stub {
+                let partition = &queued.item.case.message.position.partition;
+                self.shared
+                    .observer
+                    .passed(stub.feed, partition, stub.sequence);
+                receipts[stub.feed].push(stub.receipt);
+            }
+        }
+        for (feed, receipts) in receipts.into_iter().enumerate() {
+            give_back(&self.shared, feed, receipts.into_iter()).await;
+        }
+        if self.down > 0 {
+            self.shared.resume();
+        }
+        if let Some(connection) = self.connection.take()
+            && let Err(fault) = self.shared.ledger.leave(connection).await
+        {
+            tracing::debug!(error = %fault, "the fence row stays; it will look like a crashed life's");
+        }
+    }
+}
+
+/// A parked message as an ordinary message of a lane. `None` when it no longer binds to its key: then
+/// it stays parked for an operator.
+pub(crate) fn released<L: Ledger, H: Handler<L::Unit>>(
+    shared: &Shared<L, H>,
+    parked: Parked,
+    watch: Option<Arc<tokio::sync::oneshot::Sender<()>>>,
+) -> Option<Queued<H::Work>> {
+    let (binding, _) = bind::<L::Unit, H>(&*shared.handler, &parked.message, usize::MAX);
+    let case = Case {
+        message: parked.message,
+        source: parked.source,
+        binding,
+        kind: ClaimKind::Released,
+        replay: false,
+        last: parked.last,
+        attempts: parked.attempts,
+    };
+    if case.key() != Some(parked.key) {
+        tracing::error!(key = %parked.key, "a parked message no longer binds to its key; it stays parked");
+        return None;
+    }
+    let ticket = Ticket {
+        stub: None,
+        _underway: shared.outstanding.begin(),
+        _permit: None,
+        _watch: watch,
+    };
+    Some(Queued {
+        item: Item {
+            case,
+            slot: None,
+            doomed: None,
+        },
+        ticket,
+    })
+}
+
+/// Settles what a commit proved, source by source.
+async fn settle<L, H>(
+    shared: &Shared<L, H>,
+    receipts: Vec<Vec<semel_core::source::Settlement>>,
+    positions: &[Reached],
+) {
+    for (feed, receipts) in shared.feeds.iter().zip(receipts) {
+        let positions: Vec<_> = positions
+            .iter()
+            .filter(|p| p.source == feed.id)
+            .cloned()
+            .collect();
+        if receipts.is_empty() && positions.is_empty() {
+            continue;
+        }
+        let count = receipts.len();
+        let lost = match feed
+            .source
+            .settle(Settlements {
+                receipts,
+                positions,
+            })
+            .await
+        {
+            Ok(settled) => settled.lost,
+            Err(fault) => {
+                tracing::debug!(source = %feed.name, error = %fault, "acks may be lost; the ledger knows");
+                count
+            }
+        };
+        if lost > 0 {
+            shared.summary().lost_acks += lost as u64;
+        }
+    }
+}
+
+fn ended<W>(feed: usize, sequence: u64, case: &Case<W>, ending: semel_core::law::Ending) -> Ended {
+    let binding = case.binding.as_ref().ok().map(|(binding, _)| binding);
+    Ended {
+        source: feed,
+        sequence,
+        partition: case.message.position.partition.clone(),
+        offset: case.message.position.offset,
+        id: binding.map(|b| b.id.clone()),
+        key: binding.map(|b| b.key),
+        ending,
+    }
+}
+
+fn panic_text(panic: Box<dyn std::any::Any + Send>) -> String {
+    panic
+        .downcast_ref::<&str>()
+        .map(|text| (*text).to_owned())
+        .or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "without a text".to_owned())
+}
