@@ -46,11 +46,11 @@ pub struct Identity<'a> {
 /// use semel_core::key::{Inputs, KeyRule};
 ///
 /// let rule = KeyRule::parse(["const:acme", "lower(trim(/ref))"], None)?;
-/// let payload = Json::parse(br#"{"ref": " BET-42 "}"#)?;
+/// let payload = Json::parse(br#"{"ref": " Bet-42 "}"#)?;
 /// let inputs = Inputs { payload: Some(&payload), headers: &[], message_key: None, now_ms: 0 };
 /// let identity = rule.identify(&inputs)?;
-/// assert_eq!(identity.key.to_string(), "f0cbbda1-bf82-8c4d-be51-5a92a8b48ba5");
-/// assert_eq!(identity.id, "acme/ BET-42 ");
+/// assert_eq!(identity.key.to_string(), "4a4c7068-f922-85dc-a87c-b02c5b9f134a");
+/// assert_eq!(identity.id, "acme/ Bet-42 ");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
