@@ -7,11 +7,15 @@
 
 mod handler;
 mod lend;
+mod letter;
+mod schema;
 mod text;
 mod tx;
 mod watch;
 
 pub use handler::{Bound, PerMessage, bind};
 pub use lend::Lend;
+pub use letter::letter_id;
+pub use schema::{Extension, Migrated};
 pub use tx::Tx;
 pub use watch::Watch;

@@ -1,5 +1,7 @@
 //! The lent transaction on a real database: what it runs, what poisons it, and what it refuses.
 
+#![expect(clippy::unwrap_used, reason = "a test says what it expects by unwrapping")]
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
