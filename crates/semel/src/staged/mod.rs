@@ -14,6 +14,18 @@
 //!    back behind the claims and decides again; a flush that fails is bisected, and every part is
 //!    decided again.
 
+mod batch;
+mod bisect;
+mod deciding;
+mod flush;
+mod handler;
+mod hash;
+mod naming;
+#[cfg(test)]
+mod tests;
+
+pub use handler::{StagedHandler, handler};
+
 use semel_core::fingerprint::{FieldSums, Fingerprint};
 use semel_core::law::Reject;
 use semel_core::rows::{Table, Value};
@@ -112,6 +124,9 @@ pub trait Staged: Send + Sync + 'static {
     /// # Errors
     /// Why it is dead before it could be claimed.
     fn bind(&self, message: &Message) -> Result<Bound<Self::Work>, Reject>;
+
+    /// See [`crate::handler::Handler::told_time`].
+    fn told_time(&self, _now_ms: u64) {}
 
     /// See [`crate::handler::Handler::differing`].
     fn differing(&self, message: &Message, work: &Self::Work, stored: &FieldSums)
