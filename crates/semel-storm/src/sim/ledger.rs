@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use semel_core::Fault;
-use semel_core::ledger::{
-    Committed, ConsumerId, Enrolled, Enrolment, Fence, LaneId, Ledger, Letter, Parked, Prior, Reached, Resolved,
-    SightingKind, SourceId, Which,
-};
 use semel_core::key::Key;
+use semel_core::ledger::{
+    Committed, ConsumerId, Enrolled, Enrolment, Fence, LaneId, Ledger, Letter, Parked, Prior,
+    Reached, Resolved, SightingKind, SourceId, Which,
+};
 use semel_core::rows::Value;
 
 use super::store::{Consumer, Faults, ParkedRow, Place, Row, Store, Tx};
@@ -75,7 +75,9 @@ impl SimLedger {
     /// [`SimLedger::set_faults`] allows them.
     #[must_use]
     pub fn new(seed: u64) -> Self {
-        Self { store: Arc::new(Store::new(seed)) }
+        Self {
+            store: Arc::new(Store::new(seed)),
+        }
     }
 
     /// Allows faults, until their budget is spent.
@@ -107,7 +109,10 @@ impl SimLedger {
     /// Puts a row of a user's table, as if a transaction had committed it just now.
     pub fn put_row(&self, table: &'static str, row: Vec<Value>) {
         let id = row.first().cloned().unwrap_or(Value::Null);
-        self.store.state().rows.insert(Place::User(table, id), Row::User(row));
+        self.store
+            .state()
+            .rows
+            .insert(Place::User(table, id), Row::User(row));
     }
 
     /// The committed rows of a user's table, in the order of their identities or of their appending.
@@ -119,19 +124,31 @@ impl SimLedger {
             _ => false,
         };
         let rows = state.rows.iter().filter(|(place, _)| of_table(place));
-        rows.filter_map(|(_, row)| if let Row::User(values) = row { Some(values.clone()) } else { None }).collect()
+        rows.filter_map(|(_, row)| {
+            if let Row::User(values) = row {
+                Some(values.clone())
+            } else {
+                None
+            }
+        })
+        .collect()
     }
 
     /// The committed rows of the ledger, in the order of consumers and keys.
     #[must_use]
     pub fn ledger_rows(&self) -> Vec<LedgerRow> {
         let state = self.store.state();
-        let rows = state.rows.iter().filter_map(|(place, row)| match (place, row) {
-            (Place::Ledger(consumer, key), Row::Ledger(says)) => {
-                Some(LedgerRow { consumer: *consumer, key: *key, says: says.clone() })
-            }
-            _ => None,
-        });
+        let rows = state
+            .rows
+            .iter()
+            .filter_map(|(place, row)| match (place, row) {
+                (Place::Ledger(consumer, key), Row::Ledger(says)) => Some(LedgerRow {
+                    consumer: *consumer,
+                    key: *key,
+                    says: says.clone(),
+                }),
+                _ => None,
+            });
         rows.collect()
     }
 
@@ -139,12 +156,17 @@ impl SimLedger {
     #[must_use]
     pub fn letters(&self) -> Vec<LetterRow> {
         let state = self.store.state();
-        let rows = state.rows.iter().filter_map(|(place, row)| match (place, row) {
-            (Place::Letter(consumer, _), Row::Letter(letter, count)) => {
-                Some(LetterRow { consumer: *consumer, letter: (**letter).clone(), count: *count })
-            }
-            _ => None,
-        });
+        let rows = state
+            .rows
+            .iter()
+            .filter_map(|(place, row)| match (place, row) {
+                (Place::Letter(consumer, _), Row::Letter(letter, count)) => Some(LetterRow {
+                    consumer: *consumer,
+                    letter: (**letter).clone(),
+                    count: *count,
+                }),
+                _ => None,
+            });
         rows.collect()
     }
 
@@ -152,19 +174,33 @@ impl SimLedger {
     #[must_use]
     pub fn sightings(&self) -> Vec<SightingRow> {
         let state = self.store.state();
-        let rows = state.rows.iter().filter_map(|(place, row)| match (place, row) {
-            (Place::Sighting(consumer, key, source, kind), Row::Sighting(count)) => {
-                Some(SightingRow { consumer: *consumer, key: *key, source: *source, kind: *kind, count: *count })
-            }
-            _ => None,
-        });
+        let rows = state
+            .rows
+            .iter()
+            .filter_map(|(place, row)| match (place, row) {
+                (Place::Sighting(consumer, key, source, kind), Row::Sighting(count)) => {
+                    Some(SightingRow {
+                        consumer: *consumer,
+                        key: *key,
+                        source: *source,
+                        kind: *kind,
+                        count: *count,
+                    })
+                }
+                _ => None,
+            });
         rows.collect()
     }
 
     /// How many messages are parked.
     #[must_use]
     pub fn parked_count(&self) -> usize {
-        self.store.state().rows.keys().filter(|place| matches!(place, Place::Parked(..))).count()
+        self.store
+            .state()
+            .rows
+            .keys()
+            .filter(|place| matches!(place, Place::Parked(..)))
+            .count()
     }
 }
 
@@ -174,7 +210,10 @@ impl Ledger for SimLedger {
 
     async fn enroll(&self, enrolment: &Enrolment) -> Result<Enrolled, Fault> {
         let mut state = self.store.state();
-        let known = state.consumers.iter().position(|c| c.name == enrolment.consumer);
+        let known = state
+            .consumers
+            .iter()
+            .position(|c| c.name == enrolment.consumer);
         let at = match known {
             None => {
                 state.consumers.push(Consumer {
@@ -199,8 +238,15 @@ impl Ledger for SimLedger {
 
     async fn connect(&self, lane: LaneId) -> Result<SimLane, Fault> {
         self.store.end_in_flight_of(lane);
-        self.store.state().rows.entry(Place::Fence(lane)).or_insert(Row::Fence(0));
-        Ok(SimLane { store: self.store.clone(), lane })
+        self.store
+            .state()
+            .rows
+            .entry(Place::Fence(lane))
+            .or_insert(Row::Fence(0));
+        Ok(SimLane {
+            store: self.store.clone(),
+            lane,
+        })
     }
 
     async fn begin(&self, lane: SimLane) -> Result<SimUnit, Fault> {
@@ -212,7 +258,9 @@ impl Ledger for SimLedger {
         tx.enter().await?;
         self.store.end_in_flight_of(fence.lane);
         Ok(match tx.lock_row(&Place::Fence(fence.lane)).await? {
-            Some(Row::Fence(unit)) if unit >= fence.unit => Resolved::Committed(Committed::witnessed(fence)),
+            Some(Row::Fence(unit)) if unit >= fence.unit => {
+                Resolved::Committed(Committed::witnessed(fence))
+            }
             Some(Row::Fence(unit)) if unit == fence.unit - 1 => Resolved::RolledBack,
             _ => Resolved::Lost,
         })
@@ -223,16 +271,28 @@ impl Ledger for SimLedger {
         Ok(())
     }
 
-    async fn parked(&self, consumer: ConsumerId, which: Which<'_>, limit: usize) -> Result<Vec<Parked>, Fault> {
+    async fn parked(
+        &self,
+        consumer: ConsumerId,
+        which: Which<'_>,
+        limit: usize,
+    ) -> Result<Vec<Parked>, Fault> {
         let mut tx = Tx::begin(self.store.clone());
         tx.enter().await?;
         let state = self.store.state();
         let now = state.clock_us;
-        let rows = state.rows.iter().filter_map(|(place, row)| match (place, row) {
-            (Place::Parked(c, key), Row::Parked(parked)) if *c == consumer => Some((*key, parked)),
-            _ => None,
-        });
-        let wanted = rows.filter(|(key, row)| is_wanted(&which, *key, row, now)).take(limit);
+        let rows = state
+            .rows
+            .iter()
+            .filter_map(|(place, row)| match (place, row) {
+                (Place::Parked(c, key), Row::Parked(parked)) if *c == consumer => {
+                    Some((*key, parked))
+                }
+                _ => None,
+            });
+        let wanted = rows
+            .filter(|(key, row)| is_wanted(&which, *key, row, now))
+            .take(limit);
         let parked = wanted.map(|(key, row)| Parked {
             key,
             message: row.message.clone(),
@@ -245,15 +305,27 @@ impl Ledger for SimLedger {
         Ok(parked)
     }
 
-    async fn positions(&self, consumer: ConsumerId, source: SourceId) -> Result<Vec<Reached>, Fault> {
+    async fn positions(
+        &self,
+        consumer: ConsumerId,
+        source: SourceId,
+    ) -> Result<Vec<Reached>, Fault> {
         let state = self.store.state();
         let mut reached: Vec<Reached> = Vec::new();
         for (place, row) in &state.rows {
-            let (Place::Position(c, s, partition, _), Row::Position(next, mark)) = (place, row) else { continue };
+            let (Place::Position(c, s, partition, _), Row::Position(next, mark)) = (place, row)
+            else {
+                continue;
+            };
             if *c != consumer || *s != source {
                 continue;
             }
-            let found = Reached { source, partition: partition.clone(), next: *next, mark: mark.clone() };
+            let found = Reached {
+                source,
+                partition: partition.clone(),
+                next: *next,
+                mark: mark.clone(),
+            };
             match reached.iter_mut().find(|r| r.partition == found.partition) {
                 Some(known) if known.next < found.next => *known = found,
                 Some(_) => {}
@@ -267,10 +339,15 @@ impl Ledger for SimLedger {
 fn own(consumer: &mut Consumer, enrolment: &Enrolment) -> Result<(), Fault> {
     let name = &consumer.name;
     if consumer.handler != enrolment.handler {
-        return Err(Fault::stop(format!("consumer `{name}` belongs to handler `{}`", consumer.handler)));
+        return Err(Fault::stop(format!(
+            "consumer `{name}` belongs to handler `{}`",
+            consumer.handler
+        )));
     }
     if consumer.rules != enrolment.rules && !enrolment.accept_key_change {
-        return Err(Fault::stop(format!("the key rules of consumer `{name}` changed; accept the change to go on")));
+        return Err(Fault::stop(format!(
+            "the key rules of consumer `{name}` changed; accept the change to go on"
+        )));
     }
     consumer.rules = enrolment.rules;
     Ok(())

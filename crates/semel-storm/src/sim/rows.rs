@@ -7,7 +7,12 @@ use super::store::{Place, Row};
 use super::unit::SimUnit;
 
 impl SimUnit {
-    async fn read_rows(&mut self, table: &'static Table, ids: &[Value], lock: Lock) -> Result<Vec<Value>, Fault> {
+    async fn read_rows(
+        &mut self,
+        table: &'static Table,
+        ids: &[Value],
+        lock: Lock,
+    ) -> Result<Vec<Value>, Fault> {
         let mut values = Vec::with_capacity(ids.len() * table.width());
         for id in ids {
             let place = Place::User(table.name, id.clone());
@@ -22,13 +27,26 @@ impl SimUnit {
         Ok(values)
     }
 
-    async fn insert_rows(&mut self, table: &'static Table, values: &[Value]) -> Result<usize, Fault> {
+    async fn insert_rows(
+        &mut self,
+        table: &'static Table,
+        values: &[Value],
+    ) -> Result<usize, Fault> {
         let append_only = self.tx.store.state().append_only.contains(&table.name);
         let mut inserted = 0;
         for row in values.chunks_exact(table.width()) {
             self.check(table, row)?;
-            let place = if append_only { self.next_line(table) } else { Place::User(table.name, row[0].clone()) };
-            if self.tx.insert(place, Row::User(row.to_vec())).await?.is_none() {
+            let place = if append_only {
+                self.next_line(table)
+            } else {
+                Place::User(table.name, row[0].clone())
+            };
+            if self
+                .tx
+                .insert(place, Row::User(row.to_vec()))
+                .await?
+                .is_none()
+            {
                 inserted += 1;
             }
         }
@@ -41,12 +59,18 @@ impl SimUnit {
         Place::Appended(table.name, state.lines)
     }
 
-    async fn update_rows(&mut self, table: &'static Table, values: &[Value]) -> Result<usize, Fault> {
+    async fn update_rows(
+        &mut self,
+        table: &'static Table,
+        values: &[Value],
+    ) -> Result<usize, Fault> {
         let mut found = 0;
         for row in values.chunks_exact(table.width()) {
             self.check(table, row)?;
             let place = Place::User(table.name, row[0].clone());
-            let Some(Row::User(mut there)) = self.tx.lock_row(&place).await? else { continue };
+            let Some(Row::User(mut there)) = self.tx.lock_row(&place).await? else {
+                continue;
+            };
             for ((old, new), column) in there.iter_mut().zip(row).zip(table.columns) {
                 match column.change {
                     Change::Fixed => {}
@@ -59,11 +83,17 @@ impl SimUnit {
         Ok(found)
     }
 
-    async fn add_rows(&mut self, table: &'static Table, deltas: &[Delta]) -> Result<Vec<Value>, Fault> {
+    async fn add_rows(
+        &mut self,
+        table: &'static Table,
+        deltas: &[Delta],
+    ) -> Result<Vec<Value>, Fault> {
         let mut values = Vec::with_capacity(deltas.len() * table.width());
         for delta in deltas {
             let place = Place::User(table.name, delta.seen[0].clone());
-            let Some(Row::User(mut row)) = self.tx.lock_row(&place).await? else { continue };
+            let Some(Row::User(mut row)) = self.tx.lock_row(&place).await? else {
+                continue;
+            };
             if !unchanged(table, &row, &delta.seen) {
                 continue;
             }
@@ -90,7 +120,11 @@ impl SimUnit {
 
 /// Whether the `Set` columns still are what was read: `seen` is the identity and those, in column order.
 fn unchanged(table: &'static Table, row: &[Value], seen: &[Value]) -> bool {
-    let set = row.iter().zip(table.columns).skip(1).filter(|(_, column)| column.change == Change::Set);
+    let set = row
+        .iter()
+        .zip(table.columns)
+        .skip(1)
+        .filter(|(_, column)| column.change == Change::Set);
     set.map(|(value, _)| value).eq(seen[1..].iter())
 }
 
@@ -110,7 +144,12 @@ fn raise(value: &mut Value, add: i128) -> Result<(), Fault> {
 }
 
 impl Rows for SimUnit {
-    async fn read(&mut self, table: &'static Table, ids: &[Value], lock: Lock) -> Result<Vec<Value>, Fault> {
+    async fn read(
+        &mut self,
+        table: &'static Table,
+        ids: &[Value],
+        lock: Lock,
+    ) -> Result<Vec<Value>, Fault> {
         self.tx.enter().await?;
         let rows = self.read_rows(table, ids, lock).await;
         self.tx.leave(rows)

@@ -75,7 +75,10 @@ impl SimSource {
             dice: Dice::new(seed),
             faults: SourceFaults::default(),
         };
-        Self { state: Arc::new(Mutex::new(state)), moved: Arc::new(Notify::new()) }
+        Self {
+            state: Arc::new(Mutex::new(state)),
+            moved: Arc::new(Notify::new()),
+        }
     }
 
     /// Allows liberties, until their budget is spent.
@@ -120,7 +123,9 @@ impl SimSource {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("no code panics while it holds the broker")
+        self.state
+            .lock()
+            .expect("no code panics while it holds the broker")
     }
 }
 
@@ -139,7 +144,10 @@ impl State {
         again.extend(self.waiting.drain(..));
         again.sort_by_key(|entry| entry.at);
         again.dedup_by_key(|entry| entry.at);
-        self.waiting = again.into_iter().filter(|entry| !self.acked[entry.at]).collect();
+        self.waiting = again
+            .into_iter()
+            .filter(|entry| !self.acked[entry.at])
+            .collect();
         for entry in &mut self.waiting {
             entry.attempt += 1;
         }
@@ -151,7 +159,11 @@ impl State {
         let mut message = self.log[entry.at].clone();
         message.attempt = entry.attempt;
         self.out.insert(self.tag, entry);
-        Delivery { receipt: Receipt::new(self.generation, 0, tag), message, mark: None }
+        Delivery {
+            receipt: Receipt::new(self.generation, 0, tag),
+            message,
+            mark: None,
+        }
     }
 
     /// What can be said now; `None` when the caller has to wait.
@@ -168,7 +180,9 @@ impl State {
             if self.waiting.len() > 1 && self.strikes(|f| f.reorder) {
                 self.waiting.swap(0, 1);
             }
-            let Some(entry) = self.waiting.pop_front() else { break };
+            let Some(entry) = self.waiting.pop_front() else {
+                break;
+            };
             let size = self.log[entry.at].size();
             if !batch.is_empty() && bytes + size > limit.bytes {
                 self.waiting.push_front(entry);
@@ -176,7 +190,10 @@ impl State {
             }
             bytes += size;
             if self.strikes(|f| f.duplicate) {
-                self.waiting.push_back(Entry { at: entry.at, attempt: entry.attempt + 1 });
+                self.waiting.push_back(Entry {
+                    at: entry.at,
+                    attempt: entry.attempt + 1,
+                });
             }
             batch.push(self.deliver(entry));
         }
@@ -199,18 +216,28 @@ impl State {
         for settlement in &settlements.receipts {
             let receipt = settlement.receipt();
             let known = receipt.generation() == self.generation;
-            let entry = if known { self.out.remove(&receipt.tag().get()) } else { None };
+            let entry = if known {
+                self.out.remove(&receipt.tag().get())
+            } else {
+                None
+            };
             match (settlement.verdict(), entry) {
                 (Settle::Ack, Some(entry)) => self.acked[entry.at] = true,
                 (Settle::Ack, None) => settled.lost += 1,
                 (Settle::Nack { .. }, Some(entry)) => {
-                    again.push(Entry { at: entry.at, attempt: entry.attempt + 1 });
+                    again.push(Entry {
+                        at: entry.at,
+                        attempt: entry.attempt + 1,
+                    });
                 }
                 (Settle::Nack { .. }, None) => {}
             }
         }
         again.sort_by_key(|entry| entry.at);
-        again.into_iter().rev().for_each(|entry| self.waiting.push_front(entry));
+        again
+            .into_iter()
+            .rev()
+            .for_each(|entry| self.waiting.push_front(entry));
         settled
     }
 }

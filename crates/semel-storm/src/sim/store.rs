@@ -11,7 +11,9 @@ use bytes::Bytes;
 use semel_core::Fault;
 use semel_core::fingerprint::Fingerprint;
 use semel_core::key::Key;
-use semel_core::ledger::{ConsumerId, Enrolled, Fence, LaneId, Letter, Prior, Save, SightingKind, SourceId};
+use semel_core::ledger::{
+    ConsumerId, Enrolled, Fence, LaneId, Letter, Prior, Save, SightingKind, SourceId,
+};
 use semel_core::message::Message;
 use semel_core::outcome::Awaiting;
 use semel_core::rows::Value;
@@ -169,7 +171,9 @@ impl State {
             consumer: ConsumerId(i32::try_from(at + 1).expect("a simulation has few consumers")),
             sources: sources
                 .iter()
-                .map(|name| SourceId(i16::try_from(number(name)).expect("a consumer has few sources")))
+                .map(|name| {
+                    SourceId(i16::try_from(number(name)).expect("a consumer has few sources"))
+                })
                 .collect(),
             now_ms: u64::try_from(self.clock_us / 1000).unwrap_or(0),
         }
@@ -207,13 +211,20 @@ impl Store {
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("no code panics while it holds the store")
+        self.state
+            .lock()
+            .expect("no code panics while it holds the store")
     }
 
     /// Waits for a commit of `lane` that is under way: here it ends at once.
     pub(crate) fn end_in_flight_of(&self, lane: LaneId) {
         let mut state = self.state();
-        let units: Vec<u64> = state.in_flight.iter().filter(|(_, f)| f.lane == lane).map(|(u, _)| *u).collect();
+        let units: Vec<u64> = state
+            .in_flight
+            .iter()
+            .filter(|(_, f)| f.lane == lane)
+            .map(|(u, _)| *u)
+            .collect();
         for unit in units {
             state.end_in_flight(unit);
         }
@@ -262,7 +273,14 @@ impl Tx {
             state.units += 1;
             state.units
         };
-        Self { store, no, writes: BTreeMap::new(), undo: Vec::new(), saves: Vec::new(), health: Health::Well }
+        Self {
+            store,
+            no,
+            writes: BTreeMap::new(),
+            undo: Vec::new(),
+            saves: Vec::new(),
+            health: Health::Well,
+        }
     }
 
     /// Starts a statement: lets others run, and may meet a fault.
@@ -275,8 +293,16 @@ impl Tx {
         Pause(pause).await;
         match self.health {
             Health::Well => {}
-            Health::Failed => return Err(Fault::poison("the unit failed before: go back to a savepoint or drop it")),
-            Health::Gone => return Err(Fault::down("the connection of this unit is gone: drop the unit")),
+            Health::Failed => {
+                return Err(Fault::poison(
+                    "the unit failed before: go back to a savepoint or drop it",
+                ));
+            }
+            Health::Gone => {
+                return Err(Fault::down(
+                    "the connection of this unit is gone: drop the unit",
+                ));
+            }
         }
         let (busy, cut) = {
             let mut state = self.store.state();
@@ -395,7 +421,9 @@ impl Tx {
 
     pub(crate) fn back(&mut self, save: Save) -> Result<(), Fault> {
         if self.health == Health::Gone {
-            return Err(Fault::down("the connection of this unit is gone: drop the unit"));
+            return Err(Fault::down(
+                "the connection of this unit is gone: drop the unit",
+            ));
         }
         let Some(at) = self.saves.iter().position(|(name, _)| *name == save) else {
             return Err(Fault::poison(format!("there is no savepoint {save:?}")));
@@ -446,12 +474,27 @@ impl Tx {
             let commits = state.dice.hit(500);
             let patience = state.dice.below(20);
             let writes = std::mem::take(&mut self.writes);
-            state.in_flight.insert(self.no, InFlight { lane: fence.lane, writes, commits, patience });
+            state.in_flight.insert(
+                self.no,
+                InFlight {
+                    lane: fence.lane,
+                    writes,
+                    commits,
+                    patience,
+                },
+            );
             return self.gone(state, Ended::Unknown);
         }
         let cut_after = state.strikes(|f| f.cut_after_commit);
         state.apply(std::mem::take(&mut self.writes));
-        self.gone(state, if cut_after { Ended::Unknown } else { Ended::Committed })
+        self.gone(
+            state,
+            if cut_after {
+                Ended::Unknown
+            } else {
+                Ended::Committed
+            },
+        )
     }
 
     /// The transaction has ended. The guard is let go before the drop of `self` takes the lock again.

@@ -2,11 +2,11 @@
 
 use semel_core::Fault;
 use semel_core::key::Key;
-use semel_core::ledger::{
-    Claim, ClaimKind, Claimed, Commit, Committed, ConsumerId, Fence, Letter, Park, Prior, Reached, Record, Save,
-    Sighting, Unit, Written,
-};
 use semel_core::key::Part;
+use semel_core::ledger::{
+    Claim, ClaimKind, Claimed, Commit, Committed, ConsumerId, Fence, Letter, Park, Prior, Reached,
+    Record, Save, Sighting, Unit, Written,
+};
 use semel_core::outcome::Outcome;
 
 use super::ledger::SimLane;
@@ -27,7 +27,10 @@ impl SimUnit {
         let Some(Row::Fence(unit)) = tx.lock_row(&place).await? else {
             return Err(Fault::down("the lane has no fence row: connect it again"));
         };
-        let fence = Fence { lane: lane.lane, unit: unit + 1 };
+        let fence = Fence {
+            lane: lane.lane,
+            unit: unit + 1,
+        };
         tx.set(place, Some(Row::Fence(fence.unit)));
         Ok(Self { tx, fence })
     }
@@ -73,7 +76,11 @@ impl SimUnit {
     async fn attempt_one(&mut self, key: Key) -> Result<u32, Fault> {
         let place = Place::Attempt(self.consumer(), key);
         self.tx.lock(&place).await?;
-        let attempts = if let Some(Row::Attempt(attempts)) = self.tx.see(&place) { attempts + 1 } else { 1 };
+        let attempts = if let Some(Row::Attempt(attempts)) = self.tx.see(&place) {
+            attempts + 1
+        } else {
+            1
+        };
         self.tx.set(place, Some(Row::Attempt(attempts)));
         Ok(attempts)
     }
@@ -143,7 +150,11 @@ impl SimUnit {
 
     /// Says whether the letter is new.
     async fn letter(&mut self, letter: &Letter) -> Result<bool, Fault> {
-        let parts = [Part::Uuid(letter.subject()), Part::Uuid(letter.hash), Part::Text(letter.code.as_str())];
+        let parts = [
+            Part::Uuid(letter.subject()),
+            Part::Uuid(letter.hash),
+            Part::Text(letter.code.as_str()),
+        ];
         let id = Key::derive(&parts).map_err(Fault::poison)?;
         let place = Place::Letter(self.consumer(), id);
         self.tx.lock(&place).await?;
@@ -156,23 +167,41 @@ impl SimUnit {
     }
 
     async fn sight(&mut self, sighting: &Sighting) -> Result<(), Fault> {
-        let place = Place::Sighting(self.consumer(), sighting.key, sighting.source, sighting.kind);
+        let place = Place::Sighting(
+            self.consumer(),
+            sighting.key,
+            sighting.source,
+            sighting.kind,
+        );
         self.tx.lock(&place).await?;
-        let before = if let Some(Row::Sighting(count)) = self.tx.see(&place) { count } else { 0 };
-        self.tx.set(place, Some(Row::Sighting(before + sighting.count)));
+        let before = if let Some(Row::Sighting(count)) = self.tx.see(&place) {
+            count
+        } else {
+            0
+        };
+        self.tx
+            .set(place, Some(Row::Sighting(before + sighting.count)));
         Ok(())
     }
 
     async fn reach(&mut self, reached: &Reached) -> Result<(), Fault> {
         let lane = self.fence.lane.lane;
-        let place = Place::Position(self.consumer(), reached.source, reached.partition.clone(), lane);
+        let place = Place::Position(
+            self.consumer(),
+            reached.source,
+            reached.partition.clone(),
+            lane,
+        );
         self.tx.lock(&place).await?;
         let behind = match self.tx.see(&place) {
             Some(Row::Position(next, _)) => next < reached.next,
             _ => true,
         };
         if behind {
-            self.tx.set(place, Some(Row::Position(reached.next, reached.mark.clone())));
+            self.tx.set(
+                place,
+                Some(Row::Position(reached.next, reached.mark.clone())),
+            );
         }
         Ok(())
     }
@@ -222,11 +251,18 @@ impl Unit for SimUnit {
     }
 
     async fn commit(self) -> Commit<SimLane> {
-        let lane = SimLane { store: self.tx.store.clone(), lane: self.fence.lane };
+        let lane = SimLane {
+            store: self.tx.store.clone(),
+            lane: self.fence.lane,
+        };
         match self.tx.commit(self.fence).await {
             Ended::Committed => Commit::Committed(Committed::witnessed(self.fence), lane),
-            Ended::RolledBack => Commit::RolledBack(Fault::busy("the database rolled the unit back")),
-            Ended::Unknown => Commit::Unknown(Fault::down("the connection broke around the commit")),
+            Ended::RolledBack => {
+                Commit::RolledBack(Fault::busy("the database rolled the unit back"))
+            }
+            Ended::Unknown => {
+                Commit::Unknown(Fault::down("the connection broke around the commit"))
+            }
         }
     }
 }

@@ -1,0 +1,7 @@
+//! The staged engine on the simulated ledger.
+
+mod bisecting;
+mod colliding;
+mod rig;
+mod staging;
+mod toy;
