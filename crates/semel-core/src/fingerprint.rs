@@ -14,6 +14,8 @@ use crate::key::leading_16;
 
 mod content;
 mod scribe;
+#[cfg(test)]
+mod tests;
 
 pub use content::{Canon, Content};
 

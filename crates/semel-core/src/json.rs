@@ -13,6 +13,8 @@ use serde_json::value::RawValue;
 
 mod canonical;
 mod pointer;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use canonical::escaped_to;
 pub use canonical::{canonical, canonical_to};

@@ -14,6 +14,8 @@ use uuid::Uuid;
 use crate::json::Json;
 
 mod rule;
+#[cfg(test)]
+mod tests;
 
 pub use rule::{BadRule, Identity, Inputs, KeyRule, Normaliser, PartRule, PartSource};
 
