@@ -24,6 +24,8 @@ pub use pointer::{BadPointer, Pointer};
 ///
 /// Payloads of real systems stay below ten levels. The limit keeps the stack of every walk over a value small
 /// (a few hundred bytes a level), so that a payload of 100 000 `[` is a dead letter and not a crash.
+/// It also bounds the time: what is inside a nested value is scanned once a level (measured: 1 MB of numbers takes
+/// 24 ms flat and 234 ms under 63 levels).
 pub const DEPTH_MAX: usize = 64;
 
 /// Up to here names are compared pair by pair (8 names: 28 comparisons, mostly of lengths) and sorted on the stack;
