@@ -1,0 +1,236 @@
+//! The command line. Names and exit codes are a contract; words may get better.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Apply each message of an at-least-once broker to a SQL database exactly once in effect.
+#[derive(Debug, Parser)]
+#[command(name = "semel", version, propagate_version = true, arg_required_else_help = true)]
+#[command(after_help = "Exit codes: 0 done; 1 the answer is no; 2 usage or config error; 3 a database or broker is away or \
+    refuses us; 4 stopped to protect data; 130/143 drained after SIGINT/SIGTERM.")]
+pub(crate) struct Cli {
+    /// The config file.
+    #[arg(long, global = true, value_name = "FILE", default_value = "semel.toml")]
+    pub(crate) config: PathBuf,
+    /// Print JSON: one object, or one object a line.
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Read the sources into the ledger.
+    Run(Run),
+    /// Look for mistakes in the config.
+    Check(Check),
+    /// Bring the ledger's tables up to date.
+    Migrate(Migrate),
+    /// Show all that the ledger knows of an operation.
+    Show(Show),
+    /// Compute a key as a consumer would.
+    Key(Key),
+    /// Send a file's lines to a queue, topic or exchange.
+    Publish(Publish),
+    /// Look at dead letters.
+    #[command(subcommand)]
+    Dead(Dead),
+    /// Look at parked messages.
+    #[command(subcommand)]
+    Parked(Parked),
+    /// Verify every invariant of the ledger and the wallet.
+    Audit,
+    /// Show an account's balance.
+    Balance(Balance),
+    /// Show an account's entries.
+    Statement(Statement),
+    /// Show a round and its bets.
+    Round(Round),
+    /// Print things about the config file.
+    #[command(subcommand)]
+    Config(Config),
+    /// Print a shell's completion script.
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+}
+
+/// Read the sources into the ledger.
+#[derive(Debug, Args)]
+pub(crate) struct Run {
+    /// End when every source is drained, every due parked message is released and the outbox is relayed.
+    #[arg(long)]
+    pub(crate) until_idle: bool,
+    /// Read file sources again from their first line: what is known is found to be a duplicate.
+    #[arg(long)]
+    pub(crate) from_start: bool,
+    /// Write one JSON line for each delivery, after its commit, in source order per partition (`-`: stdout).
+    #[arg(long, value_name = "FILE")]
+    pub(crate) outcomes: Option<PathBuf>,
+    /// Exit with 1 if a message ended like this.
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub(crate) fail_on: Vec<FailOn>,
+}
+
+/// What `--fail-on` counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum FailOn {
+    /// Any dead message.
+    Dead,
+    /// A dead message with the code `key_reused`.
+    Clash,
+    /// Any refused message.
+    Refused,
+}
+
+/// Look for mistakes in the config.
+#[derive(Debug, Args)]
+pub(crate) struct Check {
+    /// Also open the ledger and the sources.
+    #[arg(long)]
+    pub(crate) connect: bool,
+}
+
+/// Bring the ledger's tables up to date.
+#[derive(Debug, Args)]
+pub(crate) struct Migrate {
+    /// Say what would be done.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Accept that consumers make keys by other rules than before: known operations may get new keys.
+    #[arg(long)]
+    pub(crate) accept_key_change: bool,
+}
+
+/// Show all that the ledger knows of an operation.
+#[derive(Debug, Args)]
+pub(crate) struct Show {
+    /// A key (a UUID in any spelling), or the id that the consumer's rule makes one of.
+    #[arg(value_name = "KEY-OR-ID")]
+    pub(crate) key_or_id: String,
+    /// Only this consumer.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) consumer: Option<String>,
+}
+
+/// Compute a key as a consumer would.
+#[derive(Debug, Args)]
+#[command(after_help = "semel key acme bet-42\nsemel key --consumer wallet pay-1\nsemel key --consumer wallet --message ops.jsonl")]
+pub(crate) struct Key {
+    /// The parts as text. One part that is a UUID is the key.
+    #[arg(value_name = "PART", required_unless_present = "message")]
+    pub(crate) parts: Vec<String>,
+    /// By the key rule of this consumer: its normalisers apply, its constants need not be given.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) consumer: Option<String>,
+    /// The operation's own time, for a time-ordered key (RFC 3339, or Unix ms).
+    #[arg(long, value_name = "TIME")]
+    pub(crate) time: Option<String>,
+    /// Key each line of this file as a message of the consumer (`-`: stdin).
+    #[arg(long, value_name = "FILE", requires = "consumer", conflicts_with_all = ["parts", "time"])]
+    pub(crate) message: Option<PathBuf>,
+    /// A header of the message.
+    #[arg(long, value_name = "NAME=VALUE", requires = "message")]
+    pub(crate) header: Vec<String>,
+    /// The broker's message key of the message.
+    #[arg(long, value_name = "TEXT", requires = "message")]
+    pub(crate) message_key: Option<String>,
+}
+
+/// Send a file's lines to a queue, topic or exchange.
+#[derive(Debug, Args)]
+pub(crate) struct Publish {
+    /// A source of the config that can be written to.
+    #[arg(value_name = "SOURCE-OR-SINK")]
+    pub(crate) target: String,
+    /// The file (`-`: stdin).
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+}
+
+/// Look at dead letters.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Dead {
+    /// List them, oldest first.
+    List {
+        /// Only this consumer's.
+        #[arg(long, value_name = "NAME")]
+        consumer: Option<String>,
+        /// Only with this code.
+        #[arg(long, value_name = "CODE")]
+        code: Option<String>,
+    },
+    /// Show one.
+    Show {
+        /// The letter's id, as `dead list` prints it.
+        #[arg(value_name = "ID")]
+        letter: String,
+    },
+}
+
+/// Look at parked messages.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Parked {
+    /// List them, in the order in which they are due.
+    List {
+        /// Only this consumer's.
+        #[arg(long, value_name = "NAME")]
+        consumer: Option<String>,
+    },
+}
+
+/// Show an account's balance.
+#[derive(Debug, Args)]
+pub(crate) struct Balance {
+    /// The account.
+    pub(crate) account: String,
+}
+
+/// Show an account's entries.
+#[derive(Debug, Args)]
+pub(crate) struct Statement {
+    /// The account.
+    pub(crate) account: String,
+    /// Only entries at or after this time (RFC 3339).
+    #[arg(long, value_name = "TIME")]
+    pub(crate) from: Option<jiff::Timestamp>,
+    /// Only entries before this time (RFC 3339).
+    #[arg(long, value_name = "TIME")]
+    pub(crate) to: Option<jiff::Timestamp>,
+}
+
+/// Show a round and its bets.
+#[derive(Debug, Args)]
+pub(crate) struct Round {
+    /// The round.
+    pub(crate) round: String,
+    /// Only this player's.
+    #[arg(long, value_name = "ACCOUNT")]
+    pub(crate) account: Option<String>,
+}
+
+/// Print things about the config file.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Config {
+    /// The JSON Schema.
+    Schema,
+    /// A complete file with comments.
+    Default,
+    /// The reference page, as Markdown.
+    #[command(hide = true)]
+    Reference,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        super::Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,204 @@
+//! `semel show`: all that the ledger knows of one operation.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use semel_core::key::KeyRule;
+use semel_core::ledger::SightingKind;
+use semel_core::rows::{Query, Value};
+use semel_core::{Fingerprint, Key, Outcome};
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use super::consumers::Consumer;
+use super::dead::Letter;
+use super::parked::Parked;
+use super::{Cells, Statements, cells, consumers, rows};
+use crate::exit::{Exit, Failure};
+use crate::key::of_id;
+use crate::out::{self, Style};
+
+/// An operation as it is printed.
+#[derive(Debug, Serialize)]
+struct Operation {
+    consumer: String,
+    key: String,
+    id: Option<String>,
+    outcome: &'static str,
+    code: Option<String>,
+    awaiting: Option<String>,
+    reply: Option<Box<RawValue>>,
+    fingerprint: Option<String>,
+    source: Option<String>,
+    at: Option<Timestamp>,
+    parked: Option<Parked>,
+    dead: Vec<Letter>,
+    sightings: Vec<Sighting>,
+}
+
+/// Deliveries after the first.
+#[derive(Debug, Serialize)]
+struct Sighting {
+    source: Option<String>,
+    partition: Option<String>,
+    position: Option<i64>,
+    kind: &'static str,
+    count: Option<i64>,
+    first_at: Option<Timestamp>,
+    at: Option<Timestamp>,
+}
+
+/// What the ledger's row says.
+struct Row {
+    outcome: Outcome,
+    code: Option<String>,
+    reply: Option<Box<RawValue>>,
+    fingerprint: Option<String>,
+    source: Option<String>,
+    at: Option<Timestamp>,
+}
+
+impl Row {
+    fn read(mut cells: Cells<'_>) -> Option<Self> {
+        let number = i16::try_from(cells.int()?).ok()?;
+        Some(Self {
+            outcome: Outcome::from_number(number)?,
+            code: cells.text(),
+            reply: cells.bytes().and_then(cells::reply),
+            fingerprint: cells.key().map(|bytes| Fingerprint::from_bytes(bytes.into_bytes()).to_string()),
+            source: cells.text(),
+            at: cells.time(),
+        })
+    }
+}
+
+impl Sighting {
+    fn read(mut cells: Cells<'_>) -> Option<Self> {
+        const KINDS: [SightingKind; 4] =
+            [SightingKind::Duplicate, SightingKind::Parked, SightingKind::Clash, SightingKind::Replay];
+        let (source, partition, position) = (cells.text(), cells.text(), cells.int());
+        let number = cells.int()?;
+        let kind = KINDS.into_iter().find(|kind| i64::from(kind.number()) == number)?;
+        let (count, first_at, at) = (cells.int(), cells.time(), cells.time());
+        Some(Self { source, partition, position, kind: kind.as_str(), count, first_at, at })
+    }
+}
+
+/// Shows what every consumer, or the named one, knows of a key or id. `rules` are the key rules of the config.
+///
+/// # Errors
+///
+/// Nothing is known, or the ledger cannot be read.
+pub(crate) async fn show(
+    ledger: &impl Query,
+    sql: &Statements,
+    rules: &BTreeMap<String, KeyRule>,
+    key_or_id: &str,
+    consumer: Option<&str>,
+    style: Style,
+) -> Result<Exit, Failure> {
+    let mut known = false;
+    for consumer in consumers(ledger, sql, consumer).await? {
+        for key in keys(ledger, sql, &consumer, rules.get(&consumer.name), key_or_id).await? {
+            let Some(operation) = operation(ledger, sql, &consumer, key, key_or_id).await? else { continue };
+            known = true;
+            match style {
+                Style::Json => out::json(&operation)?,
+                Style::Words => out::text(&operation.words())?,
+            }
+        }
+    }
+    if known { Ok(Exit::Done) } else { Err(Failure::no(format!("nothing is known of `{key_or_id}`"))) }
+}
+
+/// The key that the rule makes of the id; for rules that need more than the id, the keys it was met under.
+async fn keys(
+    ledger: &impl Query,
+    sql: &Statements,
+    consumer: &Consumer,
+    rule: Option<&KeyRule>,
+    key_or_id: &str,
+) -> Result<Vec<Key>, Failure> {
+    if let Ok(key) = key_or_id.parse() {
+        return Ok(vec![key]);
+    }
+    if let Ok(key) = of_id(rule, key_or_id) {
+        return Ok(vec![key]);
+    }
+    let args = [consumer.arg(), Value::Text(key_or_id.into())];
+    rows(ledger, sql.keys_of_id, &args, |mut cells| cells.key()).await
+}
+
+async fn operation(
+    ledger: &impl Query,
+    sql: &Statements,
+    consumer: &Consumer,
+    key: Key,
+    asked: &str,
+) -> Result<Option<Operation>, Failure> {
+    let args = [consumer.arg(), Value::Key(key)];
+    let row = rows(ledger, sql.ledger_row, &args, Row::read).await?.pop();
+    let dead = rows(ledger, sql.dead_of_key, &args, |cells| Letter::read(cells, &consumer.name)).await?;
+    if row.is_none() && dead.is_empty() {
+        return Ok(None);
+    }
+    let parked = rows(ledger, sql.parked_row, &args, |cells| Parked::read(cells, &consumer.name)).await?.pop();
+    let sightings = rows(ledger, sql.sightings, &args, Sighting::read).await?;
+    let id_asked = asked.parse::<Key>().is_err().then(|| asked.to_owned());
+    let id = parked.as_ref().and_then(|parked| parked.id.clone()).or_else(|| dead.iter().find_map(|letter| letter.id.clone())).or(id_asked);
+    // Without a row only dead letters are known: the last one speaks.
+    let row = row.unwrap_or_else(|| Row {
+        outcome: Outcome::Dead,
+        code: dead.last().and_then(|letter| letter.code.clone()),
+        reply: None,
+        fingerprint: None,
+        source: dead.last().and_then(|letter| letter.source.clone()),
+        at: dead.last().and_then(|letter| letter.at),
+    });
+    let (code, awaiting) = if row.outcome == Outcome::Parked { (None, row.code) } else { (row.code, None) };
+    Ok(Some(Operation {
+        consumer: consumer.name.clone(),
+        key: key.to_string(),
+        id,
+        outcome: row.outcome.as_str(),
+        code,
+        awaiting,
+        reply: row.reply,
+        fingerprint: row.fingerprint,
+        source: row.source,
+        at: row.at,
+        parked,
+        dead,
+        sightings,
+    }))
+}
+
+impl Operation {
+    fn words(&self) -> String {
+        let mut words = format!("{} {}", self.consumer, self.key);
+        if let Some(id) = &self.id {
+            words.push_str(&format!(" ({id})"));
+        }
+        let why = self.code.as_ref().or(self.awaiting.as_ref());
+        words.push_str(&format!("\n  {}{}", self.outcome, why.map_or(String::new(), |why| format!(": {why}"))));
+        if let Some(at) = self.at {
+            words.push_str(&format!(", {at}"));
+        }
+        if let Some(source) = &self.source {
+            words.push_str(&format!(", by source {source}"));
+        }
+        if let Some(reply) = &self.reply {
+            words.push_str(&format!("\n  reply {reply}"));
+        }
+        for letter in &self.dead {
+            words.push_str(&format!("\n  dead letter {}", letter.summary()));
+        }
+        for sighting in &self.sightings {
+            let (kind, count) = (sighting.kind, sighting.count.unwrap_or(1));
+            let source = sighting.source.as_deref().unwrap_or("?");
+            words.push_str(&format!("\n  seen again {count} × as {kind}, by source {source}"));
+        }
+        words.push('\n');
+        words
+    }
+}

@@ -1,0 +1,45 @@
+//! The statements of the operators' commands, one file each and the same names in both dialects.
+
+use crate::dialect::Dialect;
+
+/// One dialect's statements.
+#[derive(Debug)]
+pub(crate) struct Statements {
+    pub(crate) consumers: &'static str,
+    pub(crate) ledger_row: &'static str,
+    pub(crate) sightings: &'static str,
+    pub(crate) parked_row: &'static str,
+    pub(crate) parked_list: &'static str,
+    pub(crate) dead_of_key: &'static str,
+    pub(crate) dead_list: &'static str,
+    pub(crate) dead_letter: &'static str,
+    pub(crate) keys_of_id: &'static str,
+}
+
+macro_rules! statements {
+    ($dialect:literal) => {
+        Statements {
+            consumers: include_str!(concat!("../sql/", $dialect, "/consumers.sql")),
+            ledger_row: include_str!(concat!("../sql/", $dialect, "/ledger_row.sql")),
+            sightings: include_str!(concat!("../sql/", $dialect, "/sightings.sql")),
+            parked_row: include_str!(concat!("../sql/", $dialect, "/parked_row.sql")),
+            parked_list: include_str!(concat!("../sql/", $dialect, "/parked_list.sql")),
+            dead_of_key: include_str!(concat!("../sql/", $dialect, "/dead_of_key.sql")),
+            dead_list: include_str!(concat!("../sql/", $dialect, "/dead_list.sql")),
+            dead_letter: include_str!(concat!("../sql/", $dialect, "/dead_letter.sql")),
+            keys_of_id: include_str!(concat!("../sql/", $dialect, "/keys_of_id.sql")),
+        }
+    };
+}
+
+static SQLITE: Statements = statements!("sqlite");
+static POSTGRES: Statements = statements!("postgres");
+
+impl Statements {
+    pub(crate) fn of(dialect: Dialect) -> &'static Self {
+        match dialect {
+            Dialect::Sqlite => &SQLITE,
+            Dialect::Postgres => &POSTGRES,
+        }
+    }
+}

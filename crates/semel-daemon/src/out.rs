@@ -1,0 +1,113 @@
+//! Printing: data to stdout, words to stderr. A closed pipe is an ordinary end and never a panic.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+/// How data is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Style {
+    /// One JSON object a line.
+    Json,
+    /// Tables and sentences.
+    Words,
+}
+
+/// Prints one object as a line.
+///
+/// # Errors
+///
+/// The pipe is closed.
+pub(crate) fn json(value: &impl Serialize) -> io::Result<()> {
+    let mut line = serde_json::to_vec(value).map_err(io::Error::other)?;
+    line.push(b'\n');
+    bytes(&line)
+}
+
+/// Prints text as it is.
+///
+/// # Errors
+///
+/// The pipe is closed.
+pub(crate) fn text(text: &str) -> io::Result<()> {
+    bytes(text.as_bytes())
+}
+
+/// Prints one line.
+///
+/// # Errors
+///
+/// The pipe is closed.
+pub(crate) fn line(line: &str) -> io::Result<()> {
+    bytes(format!("{line}\n").as_bytes())
+}
+
+fn bytes(bytes: &[u8]) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(bytes)?;
+    out.flush()
+}
+
+/// Says something on stderr. If nobody listens, nothing is lost.
+pub(crate) fn say(words: &str) {
+    let _ = writeln!(io::stderr().lock(), "semel: {words}");
+}
+
+/// Rows in columns, as wide as their widest cell.
+#[derive(Debug)]
+pub(crate) struct Table {
+    heads: &'static [&'static str],
+    rows: Vec<Vec<String>>,
+}
+
+/// A cell longer than this is cut: the whole is in `--json`.
+const CELL_CHARS_MAX: usize = 60;
+
+impl Table {
+    pub(crate) fn new(heads: &'static [&'static str]) -> Self {
+        Self { heads, rows: Vec::new() }
+    }
+
+    pub(crate) fn row(&mut self, cells: Vec<String>) {
+        let cells = cells.into_iter().map(|cell| {
+            let clean = cell.replace(['\n', '\r', '\t'], " ");
+            match clean.char_indices().nth(CELL_CHARS_MAX) {
+                Some((at, _)) => format!("{}…", &clean[..at]),
+                None => clean,
+            }
+        });
+        self.rows.push(cells.collect());
+    }
+
+    /// The whole table as text; nothing at all where there is no row.
+    pub(crate) fn text(&self) -> String {
+        if self.rows.is_empty() {
+            return String::new();
+        }
+        let width = |column: usize| {
+            let cells = self.rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
+            cells.chain([self.heads[column].len()]).max().unwrap_or(0)
+        };
+        let widths: Vec<usize> = (0..self.heads.len()).map(width).collect();
+        let heads = self.heads.iter().map(|&head| head.to_owned()).collect();
+        let lines = std::iter::once(&heads).chain(&self.rows).map(|row: &Vec<String>| {
+            let cells = row.iter().zip(&widths).map(|(cell, &width)| format!("{cell:<width$}"));
+            format!("{}\n", cells.collect::<Vec<_>>().join("  ").trim_end())
+        });
+        lines.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_as_wide_as_their_widest_cell() {
+        let mut table = Table::new(&["key", "code"]);
+        assert_eq!(table.text(), "");
+        table.row(vec!["long-key".to_owned(), "x".to_owned()]);
+        table.row(vec!["k\n".to_owned(), "poison".to_owned()]);
+        assert_eq!(table.text(), "key       code\nlong-key  x\nk         poison\n");
+    }
+}

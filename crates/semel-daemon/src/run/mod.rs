@@ -1,0 +1,5 @@
+//! tmp
+mod outcomes;
+mod signals;
+mod summary;
+mod watch;

@@ -1,0 +1,146 @@
+//! What a run tells while it goes: outcome lines, a progress bar, and once a minute that it waits.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use semel::{Ended, Observer, State};
+use semel_core::source::{BoxFuture, Limit, Received, Settled, Settlements, Source};
+use semel_core::{Code, Fault, Outcome};
+
+use super::outcomes::Orderly;
+use crate::out;
+
+/// The progress of a run, over all its consumers. Without a terminal it shows nothing.
+#[derive(Debug, Clone)]
+pub(crate) struct Progress {
+    bar: ProgressBar,
+    dead: Arc<AtomicU64>,
+}
+
+impl Progress {
+    /// A bar over this many bytes of files, or a counter where the end is not known.
+    pub(crate) fn new(bytes: Option<u64>) -> Self {
+        let (bar, style) = match bytes {
+            Some(bytes) => (ProgressBar::new(bytes), "{bar:30} {bytes}/{total_bytes}, {eta} left, {msg}"),
+            None => (ProgressBar::new_spinner(), "{spinner} {bytes}, {elapsed}, {msg}"),
+        };
+        // Both templates are constants that a test draws.
+        if let Ok(style) = ProgressStyle::with_template(style) {
+            bar.set_style(style);
+        }
+        Self { bar, dead: Arc::default() }
+    }
+
+    fn read(&self, bytes: u64) {
+        self.bar.inc(bytes);
+    }
+
+    fn dead(&self, count: u64) {
+        let dead = self.dead.fetch_add(count, Ordering::Relaxed) + count;
+        if count > 0 {
+            self.bar.set_message(format!("{dead} dead"));
+        }
+    }
+
+    /// Takes the bar away: what follows are words and data.
+    pub(crate) fn clear(&self) {
+        self.bar.finish_and_clear();
+    }
+
+    fn say(&self, words: &str) {
+        self.bar.suspend(|| out::say(words));
+    }
+}
+
+/// A source whose bytes the progress counts.
+pub(crate) struct Metered {
+    source: Arc<dyn Source>,
+    progress: Progress,
+}
+
+impl Metered {
+    pub(crate) fn new(source: Arc<dyn Source>, progress: Progress) -> Arc<dyn Source> {
+        Arc::new(Self { source, progress })
+    }
+}
+
+impl Source for Metered {
+    fn receive(&self, limit: Limit) -> BoxFuture<'_, Result<Received, Fault>> {
+        Box::pin(async move {
+            let received = self.source.receive(limit).await?;
+            if let Received::Batch(deliveries) = &received {
+                // A line end belongs to each.
+                let bytes = |d: &semel_core::Delivery| d.message.cut.map_or(d.message.bytes().len() as u64, |cut| cut.size) + 1;
+                self.progress.read(deliveries.iter().map(bytes).sum());
+            }
+            Ok(received)
+        })
+    }
+
+    fn settle(&self, settlements: Settlements) -> BoxFuture<'_, Result<Settled, Fault>> {
+        self.source.settle(settlements)
+    }
+}
+
+/// Listens to one consumer.
+pub(crate) struct Watch {
+    consumer: String,
+    outcomes: Option<Orderly>,
+    progress: Progress,
+    paused: Mutex<Paused>,
+}
+
+#[derive(Default)]
+struct Paused {
+    now: bool,
+    told: Option<Instant>,
+}
+
+/// A pause is told at most this often: an outage of an hour is 60 lines.
+const TELL_EVERY: Duration = Duration::from_secs(60);
+
+impl Watch {
+    pub(crate) fn new(consumer: &str, outcomes: Option<Orderly>, progress: Progress) -> Self {
+        Self { consumer: consumer.to_owned(), outcomes, progress, paused: Mutex::default() }
+    }
+}
+
+impl Observer for Watch {
+    fn ended(&self, ended: Vec<Ended>) {
+        let dead = ended.iter().filter(|one| one.ending.outcome == Outcome::Dead).count();
+        self.progress.dead(dead as u64);
+        if let Some(outcomes) = &self.outcomes {
+            outcomes.ended(&ended);
+        }
+    }
+
+    fn passed(&self, source: usize, partition: &Arc<str>, sequence: u64) {
+        if let Some(outcomes) = &self.outcomes {
+            outcomes.passed(source, partition, sequence);
+        }
+    }
+
+    fn released(&self, outcome: Outcome, _code: Option<&Code>) {
+        self.progress.dead(u64::from(outcome == Outcome::Dead));
+    }
+
+    fn state(&self, state: &State) {
+        let mut paused = self.paused.lock().unwrap_or_else(PoisonError::into_inner);
+        match state {
+            State::Paused(why) => {
+                paused.now = true;
+                if paused.told.is_none_or(|told| told.elapsed() >= TELL_EVERY) {
+                    paused.told = Some(Instant::now());
+                    self.progress.say(&format!("{} waits, its messages stay unsettled: {why}", self.consumer));
+                }
+            }
+            State::Running if paused.now => {
+                *paused = Paused::default();
+                self.progress.say(&format!("{} goes on", self.consumer));
+            }
+            State::Running => {}
+        }
+    }
+}

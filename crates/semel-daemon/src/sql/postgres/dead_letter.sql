@@ -1,0 +1,7 @@
+-- One dead letter. No lock; the primary key of semel_dead serves it.
+SELECT d.letter, d.key, d.id, d.code, d.detail, d.field, d.attempts, d.count, s.name, d.partition, d.position,
+  d.headers, d.payload, d.size, d.first_at, d.at
+FROM semel_dead AS d
+LEFT JOIN semel_source AS s
+  ON s.consumer = d.consumer AND s.id = d.source
+WHERE d.consumer = $1 AND d.letter = $2

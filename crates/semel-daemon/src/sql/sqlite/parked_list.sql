@@ -1,0 +1,5 @@
+-- A consumer's parked messages, the next due first. No lock; the index (consumer, due_at) serves it.
+SELECT key, id, awaiting, attempts, due_at, deadline
+FROM semel_parked
+WHERE consumer = ?1
+ORDER BY due_at, key
