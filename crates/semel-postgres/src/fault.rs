@@ -1,0 +1,97 @@
+//! What an error of the driver or the server means, by SQLSTATE alone: message texts come in the server's
+//! language (TRAPS T26), and only our own arbiter may ever mean Seen (TRAPS T25), which no error does.
+
+use semel_core::{Class, Fault};
+use sqlx::postgres::{PgDatabaseError, PgSeverity};
+
+/// The class of an error.
+///
+/// | SQLSTATE | class | why |
+/// |---|---|---|
+/// | 40…, 55P03, 57014, 25P03, 25P04 | `Busy` | conflict, deadlock, a timeout: the unit runs again |
+/// | 23505, 23P01, 0A000, 55…, XX000 | `Retry` | another unit's row, or the schema moved under a plan: the next run sees it, and if it never helps, the attempts run out |
+/// | 08…, 25006, 26000, 28…, 3D000, 53…, 57P…, 58… | `Down` | away, full, starting, stopping, a standby |
+/// | 42501, 42P01, 42703, 42883, 3F000, XX001, XX002 | `Stop` | a grant, a table or a migration is missing: every message would die of it |
+/// | the rest: 22…, 23…, 42…, P0… | `Poison` | this message breaks the statement |
+#[must_use]
+pub fn classify(error: &sqlx::Error) -> Class {
+    match error {
+        sqlx::Error::Database(error) => error.code().map_or(Class::Poison, |code| of_code(&code)),
+        sqlx::Error::Io(_)
+        | sqlx::Error::Tls(_)
+        | sqlx::Error::Protocol(_)
+        | sqlx::Error::BeginFailed
+        | sqlx::Error::PoolTimedOut
+        | sqlx::Error::PoolClosed
+        | sqlx::Error::WorkerCrashed => Class::Down,
+        _ => Class::Poison,
+    }
+}
+
+fn of_code(code: &str) -> Class {
+    match code {
+        "55P03" | "57014" | "25P03" | "25P04" => Class::Busy,
+        "23505" | "23P01" | "0A000" | "XX000" => Class::Retry,
+        "25006" | "26000" | "3D000" => Class::Down,
+        "42501" | "42P01" | "42703" | "42883" | "3F000" | "XX001" | "XX002" => Class::Stop,
+        _ => match code.get(..2) {
+            Some("40") => Class::Busy,
+            Some("55") => Class::Retry,
+            Some("08" | "28" | "53" | "57" | "58") => Class::Down,
+            _ => Class::Poison,
+        },
+    }
+}
+
+/// The fault of an error of our own statements.
+pub(crate) fn fault(error: sqlx::Error) -> Fault {
+    Fault::new(classify(&error), error)
+}
+
+/// Whether a lock could not be had in time.
+pub(crate) fn is_lock_timeout(error: &sqlx::Error) -> bool {
+    error.as_database_error().and_then(sqlx::error::DatabaseError::code).is_some_and(|code| code == "55P03")
+}
+
+/// Whether an error that answers a COMMIT proves that nothing was committed. Only a plain error of the server
+/// does: it was raised before the commit record was written. A session that is ended, a server that stops or
+/// a socket that closes proves nothing (TRAPS T65).
+pub(crate) fn proves_rollback(error: &sqlx::Error) -> bool {
+    let Some(error) = error.as_database_error().and_then(|e| e.try_downcast_ref::<PgDatabaseError>()) else {
+        return false;
+    };
+    // 40003: "statement completion unknown".
+    let doubtful = error.code() == "40003" || matches!(error.code().get(..2), Some("08" | "57" | "58" | "XX"));
+    matches!(error.severity(), PgSeverity::Error) && !doubtful
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn conflicts_are_busy_outages_are_down_and_bad_data_is_poison() {
+        for code in ["40001", "40P01", "40003", "55P03", "57014", "25P03"] {
+            assert_eq!(of_code(code), Class::Busy, "{code}");
+        }
+        for code in ["53100", "53200", "53300", "57P01", "57P02", "57P03", "57P05", "08006", "58030", "25006", "28P01"] {
+            assert_eq!(of_code(code), Class::Down, "{code}");
+        }
+        for code in ["23502", "23503", "23514", "22003", "22021", "22P05", "54000", "42601", "P0001", "25P02", "", "2"] {
+            assert_eq!(of_code(code), Class::Poison, "{code}");
+        }
+        for code in ["23505", "23P01", "0A000"] {
+            assert_eq!(of_code(code), Class::Retry, "{code}");
+        }
+        for code in ["42501", "42P01", "42703"] {
+            assert_eq!(of_code(code), Class::Stop, "{code}");
+        }
+    }
+
+    #[test]
+    fn a_cut_socket_is_down_and_proves_nothing() {
+        let cut = sqlx::Error::Io(std::io::ErrorKind::UnexpectedEof.into());
+        assert_eq!(classify(&cut), Class::Down);
+        assert!(!proves_rollback(&cut));
+    }
+}

@@ -1,0 +1,222 @@
+//! The ledger's door: settings, lanes and their fences. A lane owns one connection from here to its last unit.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::future::Future;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use semel_core::ledger::{ConsumerId, Enrolled, Enrolment, Fence, LaneId, Parked, Reached, Resolved, SourceId, Which};
+use semel_core::{Fault, Ledger};
+use sqlx::types::Uuid;
+use sqlx::{PgConnection, Row};
+
+use crate::sql;
+use crate::fault::fault;
+use crate::options::Options;
+use crate::rows::Statements;
+use crate::session::{self, Purpose};
+use crate::unit::PostgresUnit;
+use crate::{operators, resolve};
+
+/// What all lanes of one ledger share.
+pub(crate) struct Shared {
+    pub(crate) options: Options,
+    /// The highest number of each lane that the database confirmed in this process: a fence below it means
+    /// that the database lost commits.
+    confirmed: Mutex<HashMap<LaneId, i64>>,
+    /// Statements for the user's tables, made once.
+    pub(crate) statements: Statements,
+    /// A session for the ledger's own small calls; taken out while one runs, so that a dropped call loses it.
+    desk: Mutex<Option<PgConnection>>,
+}
+
+impl Shared {
+    pub(crate) fn confirmed(&self, lane: LaneId) -> i64 {
+        *self.confirmed.lock().unwrap_or_else(PoisonError::into_inner).get(&lane).unwrap_or(&0)
+    }
+
+    pub(crate) fn confirm(&self, fence: Fence) {
+        let mut confirmed = self.confirmed.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = confirmed.entry(fence.lane).or_insert(0);
+        *known = fence.unit.max(*known);
+    }
+
+    fn forget(&self, lane: LaneId) {
+        self.confirmed.lock().unwrap_or_else(PoisonError::into_inner).remove(&lane);
+    }
+
+    /// Runs a small call on the desk's session, which is kept only when it went well.
+    pub(crate) async fn at_desk<T>(
+        &self,
+        what: &str,
+        call: impl AsyncFnOnce(&mut PgConnection) -> Result<T, Fault> + Send,
+    ) -> Result<T, Fault>
+    where
+        T: Send,
+    {
+        let limit = self.options.call_limit_ms();
+        let kept = self.desk.lock().unwrap_or_else(PoisonError::into_inner).take();
+        session::within(limit, what, async {
+            let mut connection = match kept {
+                Some(connection) => connection,
+                None => session::open(&self.options, Purpose::Work).await?,
+            };
+            let answer = call(&mut connection).await?;
+            *self.desk.lock().unwrap_or_else(PoisonError::into_inner) = Some(connection);
+            Ok(answer)
+        })
+        .await
+    }
+}
+
+/// An idempotency ledger in a PostgreSQL database.
+#[derive(Clone)]
+pub struct PostgresLedger {
+    pub(crate) shared: Arc<Shared>,
+}
+
+impl fmt::Debug for PostgresLedger {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PostgresLedger").field("options", &self.shared.options).finish_non_exhaustive()
+    }
+}
+
+impl PostgresLedger {
+    /// Opens the ledger: finds the primary, and migrates the schema or checks that it is up to date.
+    ///
+    /// # Errors
+    /// `Down` when the database is away; `Stop` when the schema is newer than this program, or older and may not
+    /// be migrated ([`Options::migrate`]), or the URL is none.
+    pub async fn open(options: Options) -> Result<Self, Fault> {
+        let shared = Shared {
+            options,
+            confirmed: Mutex::default(),
+            statements: Statements::default(),
+            desk: Mutex::default(),
+        };
+        let ledger = Self { shared: Arc::new(shared) };
+        let pending = ledger.migrate(true).await?.applied;
+        if pending.is_empty() {
+            return Ok(ledger);
+        }
+        if !ledger.shared.options.migrate {
+            return Err(Fault::stop(format!("the schema lacks {}; run `semel migrate`", pending.join(", "))));
+        }
+        ledger.migrate(false).await?;
+        Ok(ledger)
+    }
+}
+
+/// One lane's connection, between units.
+pub struct PostgresLane {
+    pub(crate) connection: PgConnection,
+    pub(crate) id: LaneId,
+    pub(crate) shared: Arc<Shared>,
+    /// Units begun on this connection.
+    pub(crate) units: u64,
+}
+
+impl fmt::Debug for PostgresLane {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PostgresLane").field("id", &self.id).field("units", &self.units).finish_non_exhaustive()
+    }
+}
+
+impl PostgresLane {
+    /// Whether this unit should forget the session's plans. Often while tables are young, seldom later: at every
+    /// power of two, and at every 1024th unit.
+    fn replans(&self) -> bool {
+        self.units.is_power_of_two() || self.units.is_multiple_of(1024)
+    }
+
+    async fn raise_fence(&mut self) -> Result<Fence, Fault> {
+        let begin = if self.replans() {
+            sql!("begin_replan")
+        } else {
+            sql!("begin")
+        };
+        session::script(&mut self.connection, begin).await?;
+        let id = self.id;
+        let row = sqlx::query(sql!("fence"))
+            .bind(id.consumer.0)
+            .bind(Uuid::from_bytes(id.instance.0))
+            .bind(id.lane)
+            .fetch_optional(&mut self.connection)
+            .await
+            .map_err(fault)?;
+        let unit: i64 = match row {
+            Some(row) => row.try_get(0).map_err(fault)?,
+            None => 0,
+        };
+        let confirmed = self.shared.confirmed(id);
+        if unit <= confirmed {
+            return Err(Fault::stop(format!(
+                "the database lost commits: lane {} of consumer {} was confirmed up to unit {confirmed}, its fence \
+                 {}; stop, and compare the broker's positions with the ledger's (`semel doctor`)",
+                id.lane,
+                id.consumer.0,
+                if unit == 0 { "is gone".to_owned() } else { format!("says {}", unit - 1) },
+            )));
+        }
+        Ok(Fence { lane: id, unit })
+    }
+}
+
+impl Ledger for PostgresLedger {
+    type Lane = PostgresLane;
+    type Unit = PostgresUnit;
+
+    async fn enroll(&self, enrolment: &Enrolment) -> Result<Enrolled, Fault> {
+        self.shared.at_desk("enrolling", async |connection| operators::enroll(connection, enrolment).await).await
+    }
+
+    async fn connect(&self, lane: LaneId) -> Result<PostgresLane, Fault> {
+        let mut connection = session::open(&self.shared.options, Purpose::Work).await?;
+        sqlx::query(sql!("fence_insert"))
+            .bind(lane.consumer.0)
+            .bind(Uuid::from_bytes(lane.instance.0))
+            .bind(lane.lane)
+            .execute(&mut connection)
+            .await
+            .map_err(fault)?;
+        Ok(PostgresLane { connection, id: lane, shared: Arc::clone(&self.shared), units: 0 })
+    }
+
+    async fn begin(&self, mut lane: PostgresLane) -> Result<PostgresUnit, Fault> {
+        lane.units += 1;
+        let fence = lane.raise_fence().await?;
+        Ok(PostgresUnit::new(lane, fence))
+    }
+
+    fn resolve(&self, fence: Fence) -> impl Future<Output = Result<Resolved, Fault>> + Send {
+        resolve::resolve(&self.shared, fence)
+    }
+
+    async fn leave(&self, mut lane: PostgresLane) -> Result<(), Fault> {
+        let id = lane.id;
+        sqlx::query(sql!("fence_delete"))
+            .bind(id.consumer.0)
+            .bind(Uuid::from_bytes(id.instance.0))
+            .bind(id.lane)
+            .execute(&mut lane.connection)
+            .await
+            .map_err(fault)?;
+        self.shared.forget(id);
+        session::close(lane.connection).await;
+        Ok(())
+    }
+
+    async fn parked(&self, consumer: ConsumerId, which: Which<'_>, limit: usize) -> Result<Vec<Parked>, Fault> {
+        self.shared
+            .at_desk("reading parked messages", async |connection| {
+                operators::parked(connection, consumer, which, limit).await
+            })
+            .await
+    }
+
+    async fn positions(&self, consumer: ConsumerId, source: SourceId) -> Result<Vec<Reached>, Fault> {
+        self.shared
+            .at_desk("reading positions", async |connection| operators::positions(connection, consumer, source).await)
+            .await
+    }
+}

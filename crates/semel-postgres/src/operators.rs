@@ -1,0 +1,198 @@
+//! The ledger's small calls outside of units: enrolling consumers, reading parked messages and positions.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use semel_core::ledger::{ConsumerId, Enrolled, Enrolment, Parked, Reached, SourceId, Which, decode_headers};
+use semel_core::{Fault, Key, Message, Position};
+use sqlx::postgres::{PgBindIterExt, PgRow};
+use sqlx::types::Uuid;
+use sqlx::{PgConnection, Row};
+
+use crate::sql;
+use crate::fault::fault;
+use crate::session;
+use crate::value::{Instant, key, uuid};
+
+/// Registers a consumer and its sources in one transaction.
+pub(crate) async fn enroll(connection: &mut PgConnection, enrolment: &Enrolment) -> Result<Enrolled, Fault> {
+    session::script(connection, sql!("begin")).await?;
+    let consumer = consumer(connection, enrolment).await?;
+    let sources = sources(connection, consumer, &enrolment.sources).await?;
+    let now = sqlx::query(sql!("now")).fetch_one(&mut *connection).await.and_then(|row| row.try_get(0));
+    let Instant(now_us) = now.map_err(fault)?;
+    session::script(connection, "COMMIT").await?;
+    Ok(Enrolled { consumer, sources, now_ms: u64::try_from(now_us / 1_000).unwrap_or(0) })
+}
+
+async fn consumer(connection: &mut PgConnection, enrolment: &Enrolment) -> Result<ConsumerId, Fault> {
+    let name = &enrolment.consumer;
+    let rules = Uuid::from_bytes(enrolment.rules.into_bytes());
+    let find = async |connection: &mut PgConnection| {
+        let row = sqlx::query(sql!("consumer_find")).bind(name).fetch_optional(connection).await;
+        row.map_err(fault)
+    };
+    let row = match find(connection).await? {
+        Some(row) => row,
+        None => {
+            sqlx::query(sql!("consumer_insert"))
+                .bind(name)
+                .bind(&enrolment.handler)
+                .bind(rules)
+                .execute(&mut *connection)
+                .await
+                .map_err(fault)?;
+            let row = find(connection).await?;
+            row.ok_or_else(|| Fault::busy(format!("consumer `{name}` was deleted while it enrolled")))?
+        }
+    };
+    let id: i32 = row.try_get(0).map_err(fault)?;
+    let handler: String = row.try_get(1).map_err(fault)?;
+    let stored: Uuid = row.try_get(2).map_err(fault)?;
+    if handler != enrolment.handler {
+        return Err(Fault::stop(format!(
+            "consumer `{name}` belongs to handler `{handler}`, not to `{}`: its keys would be taken for this one's; \
+             choose another consumer name",
+            enrolment.handler
+        )));
+    }
+    if stored != rules {
+        accept(connection, id, rules, enrolment).await?;
+    }
+    Ok(ConsumerId(id))
+}
+
+async fn accept(connection: &mut PgConnection, id: i32, rules: Uuid, enrolment: &Enrolment) -> Result<(), Fault> {
+    if !enrolment.accept_key_change {
+        return Err(Fault::stop(format!(
+            "the key rules of consumer `{}` changed: old operations that come again would get new keys and be applied \
+             twice; undo the change, or accept it with `semel migrate --accept-key-change`",
+            enrolment.consumer
+        )));
+    }
+    let query = sqlx::query(sql!("consumer_rules")).bind(id).bind(rules);
+    query.execute(connection).await.map(drop).map_err(fault)
+}
+
+/// The numbers of sources in the order of `names`; new names get the next numbers.
+async fn sources(
+    connection: &mut PgConnection,
+    consumer: ConsumerId,
+    names: &[String],
+) -> Result<Vec<SourceId>, Fault> {
+    let rows = sqlx::query(sql!("source_list"))
+        .bind(consumer.0)
+        .fetch_all(&mut *connection)
+        .await
+        .map_err(fault)?;
+    let mut known: Vec<(i16, String)> = Vec::new();
+    for row in &rows {
+        known.push((row.try_get(0).map_err(fault)?, row.try_get(1).map_err(fault)?));
+    }
+    let stored = known.len();
+    let mut numbers = Vec::with_capacity(names.len());
+    for name in names {
+        let number = match known.iter().find(|(_, n)| n == name) {
+            Some((number, _)) => *number,
+            None => {
+                let next = known.iter().map(|(n, _)| *n).max().unwrap_or(0).checked_add(1);
+                let next = next.ok_or_else(|| Fault::stop("a consumer has at most 32767 sources in its life"))?;
+                known.push((next, name.clone()));
+                next
+            }
+        };
+        numbers.push(SourceId(number));
+    }
+    let new = &known[stored..];
+    if !new.is_empty() {
+        sqlx::query(sql!("source_insert"))
+            .bind(consumer.0)
+            .bind(new.iter().map(|(n, _)| *n).bind_iter())
+            .bind(new.iter().map(|(_, n)| n).bind_iter())
+            .execute(connection)
+            .await
+            .map_err(fault)?;
+    }
+    Ok(numbers)
+}
+
+/// Parked messages in key order.
+pub(crate) async fn parked(
+    connection: &mut PgConnection,
+    consumer: ConsumerId,
+    which: Which<'_>,
+    limit: usize,
+) -> Result<Vec<Parked>, Fault> {
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let keys = |keys: &[Key]| keys.iter().map(|k| uuid(*k)).collect::<Vec<_>>();
+    let query = match which {
+        Which::Keys([]) | Which::Awaiting([]) => return Ok(Vec::new()),
+        Which::Keys(wanted) => sqlx::query(sql!("parked_keys")).bind(consumer.0).bind(keys(wanted)),
+        Which::Awaiting(wanted) => {
+            sqlx::query(sql!("parked_awaiting")).bind(consumer.0).bind(keys(wanted))
+        }
+        Which::Due => sqlx::query(sql!("parked_due")).bind(consumer.0),
+        Which::After(after) => {
+            sqlx::query(sql!("parked_after")).bind(consumer.0).bind(after.map(uuid))
+        }
+    };
+    let rows = query.bind(limit).fetch_all(connection).await.map_err(fault)?;
+    rows.iter().map(parked_row).collect()
+}
+
+fn parked_row(row: &PgRow) -> Result<Parked, Fault> {
+    let fields = || -> Result<(Parked, Vec<u8>), sqlx::Error> {
+        let identity: Uuid = row.try_get("key")?;
+        let attempts: i32 = row.try_get("attempts")?;
+        let offset: Option<i64> = row.try_get("position")?;
+        let bytes = |name| Ok::<_, sqlx::Error>(row.try_get::<Option<&[u8]>, _>(name)?.map(Bytes::copy_from_slice));
+        let message = Message {
+            payload: bytes("payload")?,
+            cut: None,
+            headers: Arc::new([]),
+            position: Position {
+                partition: row.try_get::<&str, _>("partition")?.into(),
+                offset: offset.and_then(|o| u64::try_from(o).ok()),
+            },
+            message_key: bytes("message_key")?,
+            attempt: 1,
+            timestamp_ms: row.try_get("timestamp_ms")?,
+        };
+        let parked = Parked {
+            key: key(identity),
+            message,
+            source: SourceId(row.try_get("source")?),
+            attempts: u32::try_from(attempts).unwrap_or(0),
+            last: row.try_get("last")?,
+        };
+        Ok((parked, row.try_get("headers")?))
+    };
+    let (mut parked, headers) = fields().map_err(fault)?;
+    parked.message.headers = decode_headers(&headers)
+        .ok_or_else(|| Fault::stop(format!("the stored headers of parked message {} are damaged", parked.key)))?;
+    Ok(parked)
+}
+
+/// A source's positions: per partition the highest of its lanes.
+pub(crate) async fn positions(
+    connection: &mut PgConnection,
+    consumer: ConsumerId,
+    source: SourceId,
+) -> Result<Vec<Reached>, Fault> {
+    let rows = sqlx::query(sql!("positions"))
+        .bind(consumer.0)
+        .bind(source.0)
+        .fetch_all(connection)
+        .await
+        .map_err(fault)?;
+    let reached = |row: &PgRow| -> Result<Reached, sqlx::Error> {
+        let next: i64 = row.try_get(1)?;
+        Ok(Reached {
+            source,
+            partition: row.try_get::<&str, _>(0)?.into(),
+            next: u64::try_from(next).unwrap_or(0),
+            mark: Bytes::copy_from_slice(row.try_get(2)?),
+        })
+    };
+    rows.iter().map(|row| reached(row).map_err(fault)).collect()
+}

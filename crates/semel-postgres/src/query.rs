@@ -1,0 +1,39 @@
+//! Read-only queries of operators' commands, each on a session of its own that cannot write.
+
+use futures_util::TryStreamExt;
+use semel_core::Fault;
+use semel_core::rows::{Query, Value};
+
+use crate::fault::fault;
+use crate::ledger::PostgresLedger;
+use crate::session::{self, Purpose};
+use crate::value::{Scalar, read_row};
+
+impl Query for PostgresLedger {
+    async fn query(
+        &self,
+        sql: &'static str,
+        args: &[Value],
+        each: &mut (dyn FnMut(&[Value]) -> bool + Send),
+    ) -> Result<(), Fault> {
+        let mut connection = session::open(&self.shared.options, Purpose::Read).await?;
+        let mut query = sqlx::query(sql).persistent(false);
+        for arg in args {
+            query = query.bind(Scalar(arg));
+        }
+        let mut values = Vec::new();
+        {
+            let mut rows = query.fetch(&mut connection);
+            while let Some(row) = rows.try_next().await.map_err(fault)? {
+                values.clear();
+                read_row(&row, &mut values)?;
+                if !each(&values) {
+                    // The rest is not read: the session goes, and the server stops sending.
+                    return Ok(());
+                }
+            }
+        }
+        session::close(connection).await;
+        Ok(())
+    }
+}

@@ -1,0 +1,140 @@
+//! Set-based acts on the user's tables. The statements of a table are made once, from its description; values
+//! travel as one array a column.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use semel_core::Fault;
+use semel_core::rows::{Change, Delta, Table, Type, Value};
+use sqlx::postgres::PgArguments;
+use sqlx::query::Query;
+use sqlx::{AssertSqlSafe, PgConnection, Postgres};
+
+use crate::fault::fault;
+use crate::value::{Cells, read_row};
+
+mod statement;
+
+/// The statements of each table that was met, by the table's address: descriptions live as long as the program.
+#[derive(Default)]
+pub(crate) struct Statements(Mutex<HashMap<usize, Arc<Acts>>>);
+
+impl Statements {
+    pub(crate) fn of(&self, table: &'static Table) -> Arc<Acts> {
+        let address = std::ptr::from_ref(table).addr();
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(known.entry(address).or_insert_with(|| Arc::new(Acts::of(table))))
+    }
+}
+
+/// The statements of one table.
+#[derive(Debug)]
+pub(crate) struct Acts {
+    pub(crate) read: Arc<str>,
+    pub(crate) read_locked: Arc<str>,
+    insert: Arc<str>,
+    /// `None` when nothing in the table ever changes.
+    update: Option<Arc<str>>,
+    add_one: Option<Arc<str>>,
+    add_many: Option<Arc<str>>,
+}
+
+fn query<'q>(sql: &Arc<str>) -> Query<'q, Postgres, PgArguments> {
+    sqlx::query(AssertSqlSafe(Arc::clone(sql)))
+}
+
+/// The rows of `ids`, flat.
+pub(crate) async fn read(
+    connection: &mut PgConnection,
+    sql: Arc<str>,
+    table: &'static Table,
+    ids: &[Value],
+) -> Result<Vec<Value>, Fault> {
+    let ids = Cells { kind: table.columns[0].kind, values: ids, width: 1, place: 0 };
+    fetch(connection, query(&sql).bind(ids), table).await
+}
+
+async fn fetch(
+    connection: &mut PgConnection,
+    query: Query<'_, Postgres, PgArguments>,
+    table: &'static Table,
+) -> Result<Vec<Value>, Fault> {
+    let rows = query.fetch_all(connection).await.map_err(fault)?;
+    let mut values = Vec::with_capacity(rows.len() * table.width());
+    for row in &rows {
+        read_row(row, &mut values)?;
+    }
+    Ok(values)
+}
+
+/// Inserts rows; how many went in.
+pub(crate) async fn insert(
+    connection: &mut PgConnection,
+    acts: &Acts,
+    table: &'static Table,
+    values: &[Value],
+) -> Result<usize, Fault> {
+    let mut query = query(&acts.insert);
+    for (place, column) in table.columns.iter().enumerate() {
+        query = query.bind(Cells { kind: column.kind, values, width: table.width(), place });
+    }
+    count(query.execute(connection).await)
+}
+
+/// Sets the changing columns of rows; how many were found.
+pub(crate) async fn update(
+    connection: &mut PgConnection,
+    acts: &Acts,
+    table: &'static Table,
+    values: &[Value],
+) -> Result<usize, Fault> {
+    let mut query = query(acts.update.as_ref().ok_or_else(|| fixed(table))?);
+    for (place, column) in table.columns.iter().enumerate() {
+        if place == 0 || column.change != Change::Fixed {
+            query = query.bind(Cells { kind: column.kind, values, width: table.width(), place });
+        }
+    }
+    count(query.execute(connection).await)
+}
+
+fn count(done: Result<sqlx::postgres::PgQueryResult, sqlx::Error>) -> Result<usize, Fault> {
+    done.map(|done| usize::try_from(done.rows_affected()).unwrap_or(usize::MAX)).map_err(fault)
+}
+
+/// Adds to counters; the rows as they are now, flat.
+pub(crate) async fn add(
+    connection: &mut PgConnection,
+    acts: &Acts,
+    table: &'static Table,
+    deltas: &[Delta],
+) -> Result<Vec<Value>, Fault> {
+    let sql = if deltas.len() == 1 { &acts.add_one } else { &acts.add_many };
+    let mut query = query(sql.as_ref().ok_or_else(|| fixed(table))?);
+    let seen: Vec<Value> = deltas.iter().flat_map(|delta| delta.seen.iter().cloned()).collect();
+    let (width, values) = (table.width(), seen.as_slice());
+    for (place, column) in table.columns.iter().enumerate() {
+        if place == 0 || column.change == Change::Set {
+            query = query.bind(Cells { kind: column.kind, values, width, place });
+        }
+    }
+    for (place, column) in table.counters().enumerate() {
+        let kind = table.columns[column].kind;
+        let values: Vec<Value> = deltas.iter().map(|delta| raised(kind, delta.add[place])).collect::<Result<_, _>>()?;
+        query = query.bind(Cells { kind, values: &values, width: 1, place: 0 });
+    }
+    fetch(connection, query, table).await
+}
+
+fn raised(kind: Type, by: i128) -> Result<Value, Fault> {
+    match kind {
+        Type::Int => {
+            let by = i64::try_from(by).map_err(|_| Fault::poison(format!("{by} does not fit a counter of 64 bits")))?;
+            Ok(Value::Int(by))
+        }
+        Type::Amount | Type::Text | Type::Bytes | Type::Key | Type::Time => Ok(Value::Amount(by)),
+    }
+}
+
+fn fixed(table: &Table) -> Fault {
+    Fault::poison(format!("table `{}` declares no column that changes in this way", table.name))
+}

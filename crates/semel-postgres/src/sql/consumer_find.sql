@@ -1,0 +1,6 @@
+-- Locks the consumer's row, so that two processes enrolling at once number its sources one after the other.
+-- Index: the unique name.
+SELECT id, handler, rules
+FROM semel_consumer
+WHERE name = $1
+FOR UPDATE

@@ -1,0 +1,2 @@
+-- The database's time. Locks nothing.
+SELECT now()
