@@ -1,1 +1,27 @@
-//! Placeholder.
+//! The reference domain of Semel: a double-entry Book with holds, and game Rounds. Money is moved by
+//! operations on the wire (`docs/reference/wallet.md`), each exactly once in effect.
+//!
+//! The core is pure: [`Work`] is what a message says, `decide` what the rows make of it, and the [`Model`]
+//! holds the rows in memory. [`Wallet`] is the same core as a staged handler over a database. No clock, no
+//! I/O and no SQL is in the core; statements live in `sql/`, one file each, per dialect.
+
+mod amount;
+mod books;
+pub mod code;
+mod config;
+mod decide;
+mod expire;
+mod handler;
+mod model;
+mod op;
+mod reply;
+pub mod row;
+mod work;
+
+pub use config::{Asset, BadConfig, Config, DuplicateReply, LateWin, SCALE_MAX};
+pub use expire::Expired;
+pub use handler::Wallet;
+pub use model::Model;
+pub use op::{Dead, LEGS_MAX, Leg, Move, Named, Operation, Quantity, Verb, round_key};
+pub use reply::Reply;
+pub use work::Work;

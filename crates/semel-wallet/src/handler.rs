@@ -1,0 +1,242 @@
+//! The wallet as a staged handler: binds messages, names the rows of each operation, and lets `decide`
+//! work on the engine's stage.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{PoisonError, RwLock};
+
+use semel::handler::{Bound, Fresh};
+use semel::staged::{Names, Stage, Staged};
+use semel_core::fingerprint::{FieldSums, Fingerprint, Policy};
+use semel_core::key::{Identity, Inputs, KeyRule};
+use semel_core::law::{Binding, Reject};
+use semel_core::rows::{Table, Value};
+use semel_core::{Answer, Code, Fault, Json, Key, Message, codes};
+
+use crate::config::Config;
+use crate::decide::{Case, decide};
+use crate::op;
+use crate::row::{ACCOUNT, Account, ENTRY, Limit, OPERATION, Row, TABLES};
+use crate::work::Work;
+
+mod naming;
+mod stage;
+
+use naming::Naming;
+use stage::OnStage;
+
+/// The most accounts without limit whose kind is remembered: houses and banks, not a table of players.
+const UNLIMITED_MAX: usize = 4_096;
+
+/// Up to here an account without limit is far from the edge of 128 bits, so that deltas on it need no look
+/// at its balance: 2^119 away with amounts of up to [`AMOUNT_COMMUTING_MAX`] is half a million of the
+/// largest movements, and the column's own CHECK stands behind.
+const BALANCE_COMMUTING_MAX: u128 = 1 << 120;
+
+/// The largest amount that commutes: 79 228 162 514 264 337 593 543 950 336 minor units.
+pub(crate) const AMOUNT_COMMUTING_MAX: i128 = 1 << 96;
+
+/// The handler `wallet`.
+///
+/// ```
+/// use semel::staged::Staged;
+/// use semel_core::Message;
+/// use semel_wallet::{Config, Wallet};
+///
+/// let wallet = Wallet::new(Config::new([("EUR", 2)])?.house("house")?);
+/// let message = Message::new(br#"{"op":"freeze","id":"f1","account":"p1"}"#.as_slice(), "ops.jsonl", Some(1));
+/// assert_eq!(wallet.bind(&message).unwrap().binding.id, "f1");
+/// # Ok::<(), semel_wallet::BadConfig>(())
+/// ```
+#[derive(Debug)]
+pub struct Wallet {
+    config: Config,
+    rule: KeyRule,
+    /// Another way to compare than the wallet's own, if the consumer declares one.
+    fingerprint: Option<Policy>,
+    now_ms: AtomicU64,
+    /// Accounts known to have no limit and to be far from overflow.
+    unlimited: RwLock<HashSet<Key>>,
+}
+
+impl Wallet {
+    /// The handler's name in configs and in `semel_consumer`.
+    pub const NAME: &'static str = "wallet";
+
+    /// A wallet whose keys are the `/id` of its messages, compared by the wallet's own rule.
+    ///
+    /// # Panics
+    /// Never: the rule is well formed.
+    #[must_use]
+    pub fn new(config: Config) -> Self {
+        let rule = KeyRule::parse(["/id"], None).expect("`/id` is a JSON pointer");
+        Self { config, rule, fingerprint: None, now_ms: AtomicU64::new(u64::MAX / 2), unlimited: RwLock::default() }
+    }
+
+    /// Keys by another rule of the consumer.
+    #[must_use]
+    pub fn keyed_by(self, rule: KeyRule) -> Self {
+        Self { rule, ..self }
+    }
+
+    /// Content compared by a policy of the consumer instead of the wallet's own.
+    #[must_use]
+    pub fn compared_by(self, fingerprint: Policy) -> Self {
+        Self { fingerprint: Some(fingerprint), ..self }
+    }
+
+    /// Its settings.
+    #[must_use]
+    pub const fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// The sweep's operation for an expired hold, as a message and what it is bound to. It is claimed like
+    /// any message, so that two sweeps free a hold once; no message from outside is bound to it.
+    #[must_use]
+    pub fn expire(&self, hold: &crate::Expired) -> (Message, Bound<Work>) {
+        let work = Work::expire(hold.hold, &hold.id);
+        let payload = format!(r#"{{"op":"expire","id":"{}","hold":"{}"}}"#, work.key(), hold.hold);
+        let message = Message::new(payload.into_bytes(), "semel:expire", None);
+        let binding = Binding {
+            key: work.key(),
+            id: work.id().to_owned(),
+            fingerprint: Fingerprint::of_bytes(message.bytes()),
+            scheme: op::SCHEME,
+            sums: FieldSums::default(),
+        };
+        (message, Bound { binding, lane: None, work })
+    }
+
+    fn identify<'a>(&'a self, json: &'a Json<'a>, message: &'a Message) -> Result<Identity<'a>, Reject> {
+        let inputs = Inputs {
+            payload: Some(json),
+            headers: &message.headers,
+            message_key: message.message_key.as_deref(),
+            now_ms: self.now_ms.load(Ordering::Relaxed),
+        };
+        self.rule.identify(&inputs).map_err(|no_key| {
+            let field = no_key.part.strip_prefix("`/").and_then(|part| part.strip_suffix('`')).map(str::to_owned);
+            reject(codes::NO_KEY, no_key.to_string(), field)
+        })
+    }
+
+    fn is_unlimited(&self, account: &Key) -> bool {
+        self.unlimited.read().unwrap_or_else(PoisonError::into_inner).contains(account)
+    }
+
+    /// Remembers an account without limit, or forgets one that came near the edge.
+    fn learn_account(&self, account: &Account) {
+        let far = account.limit == Limit::None && account.posted.unsigned_abs() < BALANCE_COMMUTING_MAX;
+        if far == self.is_unlimited(&account.key) {
+            return;
+        }
+        let mut unlimited = self.unlimited.write().unwrap_or_else(PoisonError::into_inner);
+        if !far {
+            unlimited.remove(&account.key);
+        } else if unlimited.len() < UNLIMITED_MAX {
+            unlimited.insert(account.key);
+        }
+    }
+}
+
+#[cold]
+fn reject(code: Code, detail: String, field: Option<String>) -> Reject {
+    Reject { code, detail, field }
+}
+
+impl Staged for Wallet {
+    type Work = Work;
+    type Row = Row;
+
+    fn name_of_handler(&self) -> &str {
+        Self::NAME
+    }
+
+    fn rules(&self) -> Fingerprint {
+        semel::rules_hash(&self.rule)
+    }
+
+    fn tables(&self) -> &'static [&'static Table] {
+        TABLES
+    }
+
+    fn bind(&self, message: &Message) -> Result<Bound<Work>, Reject> {
+        let Some(payload) = message.payload.as_deref() else {
+            return Err(reject(codes::MALFORMED, "the payload is null, not a JSON object".to_owned(), None));
+        };
+        let json = Json::parse(payload).map_err(|bad| reject(codes::MALFORMED, bad.detail, bad.field))?;
+        let Some(object) = json.object() else {
+            let detail = format!("the payload is {}, not a JSON object", json.kind());
+            return Err(reject(codes::MALFORMED, detail, None));
+        };
+        let identity = self.identify(&json, message)?;
+        let (scheme, (fingerprint, sums)) = match &self.fingerprint {
+            None => (op::SCHEME, op::content(object, &self.config).finish()),
+            Some(policy) => (policy.scheme(), policy.bind(payload, Some(&json))),
+        };
+        let work = Work::of(identity.key, &identity.id, object, &self.config);
+        let binding = Binding { key: identity.key, id: identity.id.into_owned(), fingerprint, scheme, sums };
+        Ok(Bound { binding, lane: op::lane(object), work })
+    }
+
+    fn told_time(&self, now_ms: u64) {
+        self.now_ms.store(now_ms, Ordering::Relaxed);
+    }
+
+    fn differing(&self, message: &Message, _work: &Work, stored: &FieldSums) -> Option<String> {
+        let json = Json::parse(message.bytes()).ok()?;
+        match &self.fingerprint {
+            None => op::differing(json.object()?, &self.config, stored),
+            Some(policy) => policy.differing(stored, &json),
+        }
+    }
+
+    fn name(&self, work: &Work, names: &mut dyn Names<Row>) {
+        if let Ok(operation) = work.operation() {
+            Naming { wallet: self, names }.operation(work.key(), operation);
+        }
+    }
+
+    fn decode(&self, table: usize, values: &[Value]) -> Result<Row, Fault> {
+        Row::decode(table, values).map_err(Fault::poison)
+    }
+
+    fn encode(&self, _table: usize, row: &Row, values: &mut Vec<Value>) {
+        row.encode(values);
+    }
+
+    fn decide(&self, fresh: &Fresh<'_, Work>, stage: &mut dyn Stage<Row>) -> Result<Answer, Fault> {
+        let work = fresh.work;
+        let mut books = OnStage(stage);
+        let mut case =
+            Case { config: &self.config, key: work.key(), id: work.id(), last: fresh.last, books: &mut books };
+        decide(&mut case, work.operation())
+    }
+
+    fn learn(&self, table: usize, row: &Row) {
+        if let (ACCOUNT, Row::Account(account)) = (table, row) {
+            self.learn_account(account);
+        }
+    }
+
+    fn rebase(&self, table: usize, row: &mut Row, base: &[i128]) {
+        let &[posted, pending, version] = base else { return };
+        let version = i64::try_from(version).unwrap_or(i64::MAX);
+        match (table, row) {
+            (ENTRY, Row::Entry(entry)) if entry.relative => {
+                entry.balance_after = entry.balance_after.saturating_add(posted);
+                entry.version = entry.version.saturating_add(version);
+                entry.relative = false;
+            }
+            (OPERATION, Row::Operation(operation)) => {
+                let Some(reply) = operation.reply.as_mut().filter(|reply| reply.relative) else { return };
+                reply.balance = reply.balance.saturating_add(posted);
+                reply.available = reply.available.saturating_add(posted).saturating_sub(pending);
+                reply.version = reply.version.saturating_add(version);
+                reply.relative = false;
+            }
+            _ => {}
+        }
+    }
+}

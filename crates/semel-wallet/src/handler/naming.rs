@@ -1,0 +1,145 @@
+//! Which rows an operation needs. What a row names is only asked of rows that an earlier wave has read, so
+//! an operation is asked again until it names nothing new.
+
+use semel::staged::{Names, Want};
+use semel_core::Key;
+use semel_core::rows::Value;
+
+use super::{AMOUNT_COMMUTING_MAX, Wallet};
+use crate::op::{Leg, Move, Operation, round_key};
+use crate::row::{ACCOUNT, BET, Bet, HOLD, Hold, OPERATION, OperationRow, ROUND, Round, Row, listed};
+
+pub(super) struct Naming<'a, 'n> {
+    pub(super) wallet: &'a Wallet,
+    pub(super) names: &'n mut dyn Names<Row>,
+}
+
+impl Naming<'_, '_> {
+    pub(super) fn operation(&mut self, own: Key, operation: &Operation) {
+        match operation {
+            Operation::OpenAccount { account, .. } => self.lock(ACCOUNT, account.key),
+            Operation::Freeze(account) | Operation::Unfreeze(account) | Operation::CloseAccount(account) => {
+                self.lock(ACCOUNT, *account);
+            }
+            Operation::Transfer { leg, .. } => self.leg(leg),
+            Operation::TransferGroup(legs) => legs.iter().for_each(|leg| self.leg(leg)),
+            Operation::Authorize { hold, leg, .. } => {
+                self.leg(leg);
+                self.lock(HOLD, hold.key);
+            }
+            Operation::Reverse { transfer: original } | Operation::Refund { capture: original, .. } => {
+                self.way_back(*original);
+            }
+            Operation::Capture { hold, .. } | Operation::Release { hold } | Operation::Expire { hold } => {
+                self.hold(*hold);
+            }
+            Operation::Bet { round, leg, .. } => {
+                self.leg(leg);
+                self.lock(BET, own);
+                self.lock(ROUND, round_key(round.key, leg.subject));
+            }
+            Operation::Win { round, leg, bet } => {
+                self.leg(leg);
+                self.lock(ROUND, round_key(*round, leg.subject));
+                if let Some(bet) = bet {
+                    self.lock(BET, *bet);
+                }
+            }
+            Operation::Rollback { bet } => self.rollback(*bet),
+            Operation::CloseRound { round, account } => {
+                self.lock(ROUND, round_key(*round, *account));
+                self.lock(ACCOUNT, *account);
+            }
+            Operation::CancelRound { round, account } => self.cancel(round_key(round.key, *account), *account),
+        }
+    }
+
+    fn lock(&mut self, table: usize, key: Key) {
+        self.names.want(table, Value::Key(key), Want::Lock);
+    }
+
+    /// Names a row whose content names further rows, which never change.
+    fn follow(&mut self, table: usize, key: Key) {
+        self.names.want(table, Value::Key(key), Want::Refer);
+        self.lock(table, key);
+    }
+
+    /// An account whose balance changes: without a lock where that is known to be safe.
+    fn account(&mut self, account: Key, amount: i128) {
+        let commutes = amount <= AMOUNT_COMMUTING_MAX && self.wallet.is_unlimited(&account);
+        let want = if commutes { Want::Add } else { Want::Lock };
+        self.names.want(ACCOUNT, Value::Key(account), want);
+    }
+
+    fn leg(&mut self, leg: &Leg) {
+        match &leg.money {
+            Ok(Move { debit, credit, amount, .. }) => {
+                self.account(*debit, *amount);
+                self.account(*credit, *amount);
+            }
+            // Refused as it is; its reply tells the account.
+            Err(_) => self.account(leg.subject, 0),
+        }
+    }
+
+    fn way_back(&mut self, original: Key) {
+        self.follow(OPERATION, original);
+        let row = self.names.row(OPERATION, &Value::Key(original));
+        if let Some(Row::Operation(OperationRow { debit, credit, amount, .. })) = row {
+            let (debit, credit, amount) = (*debit, *credit, amount.unwrap_or(0));
+            debit.into_iter().chain(credit).for_each(|account| self.account(account, amount));
+        }
+    }
+
+    fn hold(&mut self, hold: Key) {
+        self.follow(HOLD, hold);
+        if let Some(Row::Hold(Hold { debit, credit, amount, .. })) = self.names.row(HOLD, &Value::Key(hold)) {
+            let (debit, credit, amount) = (*debit, *credit, *amount);
+            self.account(debit, amount);
+            self.account(credit, amount);
+        }
+    }
+
+    fn rollback(&mut self, bet: Key) {
+        self.follow(BET, bet);
+        if let Some(Row::Bet(row)) = self.names.row(BET, &Value::Key(bet)) {
+            let Bet { round, account, house, amount, .. } = row.clone();
+            account.into_iter().chain(house).for_each(|account| self.account(account, amount));
+            if let Some(round) = round {
+                self.lock(ROUND, round);
+            }
+        }
+    }
+
+    fn cancel(&mut self, round: Key, player: Key) {
+        self.follow(ROUND, round);
+        self.lock(ACCOUNT, player);
+        if let Some(Row::Round(Round { recent, chain, staked, .. })) = self.names.row(ROUND, &Value::Key(round)) {
+            let (recent, chain, staked) = (recent.clone(), *chain, *staked);
+            listed(&recent).chain(chain).for_each(|bet| self.cancelled(bet, staked));
+        }
+    }
+
+    /// A bet of a cancelled round, and the ones it lists.
+    fn cancelled(&mut self, mut bet: Key, staked: i128) {
+        loop {
+            self.follow(BET, bet);
+            let Some(Row::Bet(row)) = self.names.row(BET, &Value::Key(bet)) else { return };
+            let (house, earlier, chain) = (row.house, row.earlier.clone(), row.chain);
+            if let Some(house) = house {
+                self.account(house, staked);
+            }
+            for listed in listed(&earlier) {
+                self.follow(BET, listed);
+                if let Some(Row::Bet(Bet { house: Some(house), .. })) = self.names.row(BET, &Value::Key(listed)) {
+                    let house = *house;
+                    self.account(house, staked);
+                }
+            }
+            match chain {
+                Some(next) => bet = next,
+                None => return,
+            }
+        }
+    }
+}

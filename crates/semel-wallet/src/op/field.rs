@@ -1,0 +1,137 @@
+//! Typed access to the fields of one object; every complaint names the field as the sender wrote it.
+
+use semel_core::json::Object;
+use semel_core::{Json, Key};
+
+use super::{Dead, Named, Written};
+use crate::code::Death;
+
+/// The fields of a message or of one leg.
+pub(super) struct Fields<'o> {
+    object: &'o Object<'o>,
+    /// The list and the place in it, for a leg.
+    inside: Option<(&'static str, usize)>,
+}
+
+impl<'o> Fields<'o> {
+    pub(super) fn new(object: &'o Object<'o>) -> Self {
+        Self { object, inside: None }
+    }
+
+    /// The fields of an item of a list.
+    pub(super) fn of_item(list: &'static str, number: usize, item: &'o Json<'o>) -> Result<Self, Dead> {
+        match item.object() {
+            Some(object) => Ok(Self { object, inside: Some((list, number)) }),
+            None => Err(malformed(format!("{list}/{number}"), &format!("is {}, not an object", item.kind()))),
+        }
+    }
+
+    /// A field that is there and not null.
+    fn get(&self, name: &str) -> Option<&'o Json<'o>> {
+        self.object.get(name).filter(|value| !value.is_null())
+    }
+
+    fn required(&self, name: &str) -> Result<&'o Json<'o>, Dead> {
+        self.get(name).ok_or_else(|| self.bad(name, "is missing or null"))
+    }
+
+    #[cold]
+    fn bad(&self, name: &str, what: impl std::fmt::Display) -> Dead {
+        let field = match self.inside {
+            Some((list, number)) => format!("{list}/{number}/{name}"),
+            None => name.to_owned(),
+        };
+        malformed(field, &what.to_string())
+    }
+
+    fn ill_typed(&self, name: &str, value: &Json<'_>, wanted: &str) -> Dead {
+        self.bad(name, format_args!("is {}, not {wanted}", value.kind()))
+    }
+
+    pub(super) fn text(&self, name: &str) -> Result<&'o str, Dead> {
+        let value = self.required(name)?;
+        value.text().ok_or_else(|| self.ill_typed(name, value, "text"))
+    }
+
+    /// Free text for people; numbers are taken as their source text.
+    pub(super) fn note(&self, name: &str) -> Result<Option<Box<str>>, Dead> {
+        let Some(value) = self.get(name) else { return Ok(None) };
+        let text = value.text_or_number().ok_or_else(|| self.ill_typed(name, value, "text"))?;
+        Ok(Some(text.into()))
+    }
+
+    fn key_of(&self, name: &str, value: &Json<'_>) -> Result<Key, Dead> {
+        Key::of_json(value).map_err(|no_key| self.bad(name, no_key.why))
+    }
+
+    /// The key of an id or a reference.
+    pub(super) fn key(&self, name: &str) -> Result<Key, Dead> {
+        self.key_of(name, self.required(name)?)
+    }
+
+    pub(super) fn optional_key(&self, name: &str) -> Result<Option<Key>, Dead> {
+        self.get(name).map(|value| self.key_of(name, value)).transpose()
+    }
+
+    /// An id with its source text.
+    pub(super) fn named(&self, name: &str) -> Result<Named, Dead> {
+        let value = self.required(name)?;
+        let key = self.key_of(name, value)?;
+        let id = value.text_or_number().expect("a key is made of text or a number only");
+        Ok(Named { key, id: id.into() })
+    }
+
+    pub(super) fn flag(&self, name: &str) -> Result<Option<bool>, Dead> {
+        match self.get(name) {
+            None => Ok(None),
+            Some(Json::Bool(flag)) => Ok(Some(*flag)),
+            Some(other) => Err(self.ill_typed(name, other, "true or false")),
+        }
+    }
+
+    pub(super) fn choice<T>(&self, name: &str, of: impl Fn(&str) -> Option<T>) -> Result<Option<T>, Dead> {
+        let Some(value) = self.get(name) else { return Ok(None) };
+        let word = value.text().ok_or_else(|| self.ill_typed(name, value, "text"))?;
+        match of(word) {
+            Some(chosen) => Ok(Some(chosen)),
+            None => Err(self.bad(name, format_args!("is {word:?}, which is none of its words"))),
+        }
+    }
+
+    /// A time with offset, as Unix µs.
+    pub(super) fn time(&self, name: &str) -> Result<Option<i64>, Dead> {
+        let Some(value) = self.get(name) else { return Ok(None) };
+        let text = value.text().ok_or_else(|| self.ill_typed(name, value, "a time (RFC 3339 with offset)"))?;
+        match text.parse::<jiff::Timestamp>() {
+            Ok(time) => Ok(Some(time.as_microsecond())),
+            Err(e) => Err(self.bad(name, format_args!("is no time of RFC 3339 with offset: {e}"))),
+        }
+    }
+
+    pub(super) fn list(&self, name: &str) -> Result<&'o [Json<'o>], Dead> {
+        let value = self.required(name)?;
+        value.array().ok_or_else(|| self.ill_typed(name, value, "an array"))
+    }
+
+    /// The source text of `amount` or `value`.
+    pub(super) fn written_amount(&self) -> Result<Option<Written<'o>>, Dead> {
+        let source = |name: &'static str, value: &'o Json<'o>| {
+            value.text_or_number().ok_or_else(|| self.ill_typed(name, value, "an amount"))
+        };
+        match (self.get("amount"), self.get("value")) {
+            (Some(_), Some(_)) => Err(self.bad("value", "is given beside `amount`: send one of them")),
+            (Some(amount), None) => source("amount", amount).map(|text| Some(Written::Amount(text))),
+            (None, Some(value)) => source("value", value).map(|text| Some(Written::Value(text))),
+            (None, None) => Ok(None),
+        }
+    }
+
+    pub(super) fn required_amount(&self) -> Result<Written<'o>, Dead> {
+        self.written_amount()?.ok_or_else(|| self.bad("amount", "is missing, and so is `value`"))
+    }
+}
+
+#[cold]
+fn malformed(field: String, what: &str) -> Dead {
+    Dead { code: Death::Malformed, detail: format!("`{field}` {what}"), field: Some(field) }
+}
