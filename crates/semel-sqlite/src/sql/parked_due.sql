@@ -1,0 +1,11 @@
+-- Parked messages whose time or deadline has come. Takes no lock: the release is a compare-and-set on the ledger
+-- row. Index: semel_parked_due and semel_parked_deadline.
+SELECT parked.key, parked.source, parked.attempts,
+       parked.deadline <= CAST(unixepoch('subsec') * 1000000 AS INTEGER) AS last,
+       parked.partition, parked.position, parked.headers, parked.message_key, parked.timestamp_ms, parked.payload
+FROM semel_parked AS parked
+WHERE parked.consumer = ?1
+  AND (parked.due_at <= CAST(unixepoch('subsec') * 1000000 AS INTEGER)
+       OR parked.deadline <= CAST(unixepoch('subsec') * 1000000 AS INTEGER))
+ORDER BY parked.key
+LIMIT ?2

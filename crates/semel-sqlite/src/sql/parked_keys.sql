@@ -1,0 +1,8 @@
+-- Parked messages of these keys. Takes no lock: the release is a compare-and-set on the ledger row. Index:
+-- primary key, one descent a key.
+SELECT parked.key, parked.source, parked.attempts,
+       parked.deadline <= CAST(unixepoch('subsec') * 1000000 AS INTEGER) AS last,
+       parked.partition, parked.position, parked.headers, parked.message_key, parked.timestamp_ms, parked.payload
+FROM (VALUES (?, ?)) AS wanted
+CROSS JOIN semel_parked AS parked
+WHERE parked.consumer = wanted.column1 AND parked.key = wanted.column2
