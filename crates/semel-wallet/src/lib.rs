@@ -16,6 +16,8 @@ mod model;
 mod op;
 mod reply;
 pub mod row;
+#[cfg(feature = "testing")]
+pub mod vectors;
 mod work;
 
 pub use config::{Asset, BadConfig, Config, DuplicateReply, LateWin, SCALE_MAX};
