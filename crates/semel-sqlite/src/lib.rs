@@ -9,6 +9,8 @@
 //! `schema.sql` beside this crate is the contract with other languages.
 
 mod bulk;
+#[cfg(test)]
+mod disk;
 mod fault;
 mod ledger;
 mod link;
