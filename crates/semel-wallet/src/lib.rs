@@ -12,6 +12,7 @@ mod config;
 mod decide;
 mod expire;
 mod handler;
+pub mod migrations;
 mod model;
 mod op;
 mod reply;
