@@ -120,7 +120,7 @@ pub fn claims<W>(cases: &[&Case<W>], plan: &Plan) -> Vec<Claim> {
                 key: binding.key,
                 fingerprint: binding.fingerprint,
                 scheme: binding.scheme,
-                sums: binding.sums.clone(),
+                sums: binding.sums,
                 source: case.source,
                 kind: case.kind,
             })

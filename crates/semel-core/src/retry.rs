@@ -25,7 +25,8 @@ impl Backoff {
         let doubled = if retry >= 32 { u64::MAX } else { self.first_ms.saturating_mul(1 << retry) };
         let cap = if doubled < self.max_ms { doubled } else { self.max_ms };
         let half = cap / 2;
-        half + ((cap - half) as u128 * chance as u128 / u32::MAX as u128) as u64
+        // In thousandths, so that it stays within 64 bits; a millisecond needs no finer share.
+        half + (cap - half).saturating_mul(chance as u64 / (u32::MAX as u64 / 1_000)) / 1_000
     }
 }
 

@@ -1,0 +1,362 @@
+//! The engine over simulated parts: every outcome, every way back, storms by seed.
+//!
+//! A failing storm names its seed; `STORM_SEED=n cargo test -p semel --test engine` runs that one alone.
+
+#![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use semel::fingerprint::{FieldSums, Fingerprint};
+use semel::handler::{Bound, Fresh, Handler, Said};
+use semel::json::Json;
+use semel::law::{Ending, Reject};
+use semel::rows::{Change, Column, Rows, Table, Type, Value};
+use semel::{
+    Answer, Code, Consumer, Ended, Fault, Key, LaneRule, Message, Observer, Outcome, Rules, Settings, Summary, Unit,
+};
+use semel_storm::sim::{Faults, SourceFaults};
+use semel_storm::{Dice, SimLedger, SimSource};
+
+static EFFECTS: Table = Table {
+    name: "effects",
+    columns: &[
+        Column { name: "key", kind: Type::Key, change: Change::Fixed },
+        Column { name: "unit", kind: Type::Int, change: Change::Fixed },
+    ],
+};
+
+/// Does what the payload's `do` says: `{"id":"a","do":"credit"}`.
+struct Toy {
+    rules: Rules,
+}
+
+const NO: Code = Code::new("no");
+const THING: Code = Code::new("thing");
+
+impl Toy {
+    fn new() -> Self {
+        Self { rules: Rules::new(["/id"]).unwrap() }
+    }
+}
+
+/// The parsed form: what to do, and about which thing.
+struct Deed {
+    what: String,
+    thing: Key,
+}
+
+impl<U: Unit + Rows> Handler<U> for Toy {
+    type Work = Deed;
+
+    fn name(&self) -> &str {
+        "toy"
+    }
+
+    fn rules(&self) -> Fingerprint {
+        self.rules.hash()
+    }
+
+    fn bind(&self, message: &Message) -> Result<Bound<Deed>, Reject> {
+        let binding = self.rules.bind(message)?;
+        let json = Json::parse(message.bytes()).expect("bound as JSON");
+        let what = json.get("do").and_then(Json::text).unwrap_or("credit").to_owned();
+        let thing = json.get("thing").map_or(binding.key, |thing| Key::of_json(thing).unwrap());
+        Ok(Bound { binding, lane: None, work: Deed { what, thing } })
+    }
+
+    fn differing(&self, message: &Message, _: &Deed, stored: &FieldSums) -> Option<String> {
+        self.rules.differing(message, stored)
+    }
+
+    async fn handle(&self, unit: &mut U, fresh: &[Fresh<'_, Deed>]) -> Result<Vec<Said>, Fault> {
+        let mut said = Vec::new();
+        for one in fresh {
+            said.push(match one.work.what.as_str() {
+                "refuse" => Answer::refused(NO).into(),
+                "ignore" => Answer::ignored(NO).into(),
+                "dead" => Answer::dead(NO, "by its own wish").into(),
+                "poison" => Said::Fault(Fault::poison("as told")),
+                "retry" => Said::Fault(Fault::retry("not now")),
+                "panic" => panic!("as told"),
+                "wait" if one.last => Answer::refused(NO).into(),
+                "wait" if unit.read(&EFFECTS, &[Value::Key(one.work.thing)], semel::rows::Lock::None).await?.is_empty() => {
+                    Answer::not_yet(THING, one.work.thing, 60_000).into()
+                }
+                _ => {
+                    let row = [Value::Key(one.binding.key), Value::Int(1)];
+                    let inserted = unit.insert(&EFFECTS, &row).await?;
+                    assert_eq!(inserted, 1, "an effect for a key that has one");
+                    Answer::Applied { reply: None, wakes: vec![one.work.thing] }.into()
+                }
+            });
+        }
+        Ok(said)
+    }
+}
+
+/// Remembers what it is told.
+#[derive(Default)]
+struct Ear {
+    ended: Mutex<Vec<Ended>>,
+}
+
+impl Observer for Ear {
+    fn ended(&self, ended: Vec<Ended>) {
+        self.ended.lock().unwrap().extend(ended);
+    }
+}
+
+impl Ear {
+    fn words(&self) -> Vec<String> {
+        let ended = self.ended.lock().unwrap();
+        ended.iter().map(|e| word(&e.ending)).collect()
+    }
+}
+
+fn word(ending: &Ending) -> String {
+    let code = ending.code.as_ref().map_or(String::new(), |c| format!(" {c}"));
+    let first = ending.first.as_ref().map_or(String::new(), |(o, _)| format!(" of {o}"));
+    format!("{}{code}{first}", ending.outcome)
+}
+
+fn settings(seed: u64) -> Settings {
+    let dice = Mutex::new(Dice::new(seed));
+    #[allow(clippy::cast_possible_truncation)]
+    let roll = move || dice.lock().unwrap().roll() as u32;
+    Settings { until_idle: true, dice: Arc::new(roll), ..Settings::default() }
+}
+
+async fn run(ledger: &SimLedger, source: &SimSource, settings: Settings) -> (Result<Summary, Fault>, Arc<Ear>) {
+    let ear = Arc::new(Ear::default());
+    let consumer = Consumer::builder("toy", Arc::new(ledger.clone()), Arc::new(Toy::new()))
+        .settings(settings)
+        .sources(["sim"])
+        .observer(ear.clone())
+        .enroll()
+        .await
+        .unwrap_or_else(|fault| panic!("{fault}"));
+    let summary = consumer.attach("sim", Arc::new(source.clone())).run(std::future::pending()).await;
+    (summary, ear)
+}
+
+async fn words(payloads: &[&str]) -> (Vec<String>, SimLedger, Summary) {
+    let (ledger, source) = (SimLedger::new(1), SimSource::new(1));
+    for payload in payloads {
+        source.push_payload("p", payload.as_bytes().to_vec());
+    }
+    let (summary, ear) = run(&ledger, &source, settings(1)).await;
+    let summary = summary.unwrap_or_else(|fault| panic!("{fault}"));
+    assert_eq!(source.unacked(), 0, "everything is settled");
+    (ear.words(), ledger, summary)
+}
+
+fn effects(ledger: &SimLedger) -> usize {
+    ledger.rows_of("effects").len()
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_outcome_is_told_and_only_applied_has_an_effect() {
+    let (words, ledger, summary) = words(&[
+        r#"{"id":"a"}"#,
+        r#"{"id":"b","do":"refuse"}"#,
+        r#"{"id":"c","do":"ignore"}"#,
+        r#"{"id":"d","do":"dead"}"#,
+        r#"{"id":"e","do":"poison"}"#,
+        r#"{"id":"f","do":"wait","thing":"nothing"}"#,
+        r#"{"id":""}"#,
+        r#"{"id":"a"}"#,
+        r#"{"id":"b","do":"refuse"}"#,
+        r#"{"id":"a","do":"ignore"}"#,
+        r#"not json"#,
+    ])
+    .await;
+    let expected = [
+        "applied",
+        "refused no",
+        "ignored no",
+        "dead no",
+        "dead poison",
+        "parked",
+        "dead no_key",
+        "duplicate of applied",
+        "duplicate of refused",
+        "dead key_reused",
+        "dead malformed",
+    ];
+    assert_eq!(words, expected);
+    assert_eq!(effects(&ledger), 1);
+    assert_eq!(summary.messages, 11);
+    assert_eq!(summary.clashes, 1);
+    assert_eq!(ledger.letters().len(), 5);
+    assert_eq!(ledger.parked_count(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn t38_a_dead_message_keeps_no_claim_so_its_next_form_is_fresh() {
+    let (words, ledger, _) = words(&[
+        r#"{"id":"d","do":"dead"}"#,
+        r#"{"id":"d","do":"dead"}"#,
+        r#"{"id":"d","do":"credit"}"#,
+        r#"{"id":"d","do":"credit"}"#,
+    ])
+    .await;
+    assert_eq!(words, ["dead no", "dead no", "applied", "duplicate of applied"]);
+    assert_eq!(effects(&ledger), 1);
+    assert_eq!(ledger.letters().len(), 1, "the same letter again adds a count, not a row");
+}
+
+#[tokio::test(start_paused = true)]
+async fn t76_an_early_message_waits_and_is_applied_when_its_predecessor_comes() {
+    let (words, ledger, summary) = words(&[
+        r#"{"id":"w","do":"wait","thing":"t"}"#,
+        r#"{"id":"w","do":"wait","thing":"t"}"#,
+        r#"{"id":"t"}"#,
+    ])
+    .await;
+    assert_eq!(words, ["parked", "parked", "applied"]);
+    assert_eq!(effects(&ledger), 2);
+    assert_eq!(ledger.parked_count(), 0);
+    assert_eq!(summary.released.get(&Outcome::Applied), Some(&1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handlers_retry_is_counted_in_the_ledger_and_ends_as_poison() {
+    let (words, ledger, _) = words(&[r#"{"id":"a"}"#, r#"{"id":"r","do":"retry"}"#, r#"{"id":"b"}"#]).await;
+    assert_eq!(words, ["applied", "dead poison", "applied"]);
+    assert_eq!(effects(&ledger), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_that_panics_the_handler_dies_alone() {
+    let mut payloads: Vec<String> = (0..40).map(|n| format!(r#"{{"id":"n{n}"}}"#)).collect();
+    payloads.insert(23, r#"{"id":"p","do":"panic"}"#.to_owned());
+    let payloads: Vec<&str> = payloads.iter().map(String::as_str).collect();
+    let (words, ledger, _) = words(&payloads).await;
+    assert_eq!(words[23], "dead poison");
+    assert_eq!(words.iter().filter(|word| *word == "applied").count(), 40);
+    assert_eq!(effects(&ledger), 40);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_parked_message_gets_a_last_word_at_its_deadline() {
+    let (ledger, source) = (SimLedger::new(1), SimSource::new(1));
+    source.push_payload("p", br#"{"id":"w","do":"wait","thing":"never"}"#.to_vec());
+    let (summary, _) = run(&ledger, &source, settings(1)).await;
+    assert_eq!(summary.unwrap_or_else(|f| panic!("{f}")).outcomes.get(&Outcome::Parked), Some(&1));
+    ledger.advance_ms(61_000);
+    let (summary, _) = run(&ledger, &SimSource::new(2), settings(2)).await;
+    assert_eq!(summary.unwrap_or_else(|f| panic!("{f}")).released.get(&Outcome::Refused), Some(&1));
+    assert_eq!(ledger.parked_count(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn too_large_is_dead_and_its_neighbours_live() {
+    let big = format!(r#"{{"id":"big","pad":"{}"}}"#, "x".repeat(3_000));
+    let (ledger, source) = (SimLedger::new(1), SimSource::new(1));
+    for payload in [r#"{"id":"a"}"#, &big, r#"{"id":"b"}"#] {
+        source.push_payload("p", payload.as_bytes().to_vec());
+    }
+    let small = Settings { message_bytes_max: 1_000, ..settings(1) };
+    let (_, ear) = run(&ledger, &source, small).await;
+    assert_eq!(ear.words(), ["applied", "dead too_large", "applied"]);
+}
+
+/// What a storm leaves: the same for one seed, and right for every seed.
+#[derive(Debug, PartialEq)]
+struct Trace {
+    words: Vec<String>,
+    effects: Vec<Vec<Value>>,
+    statements: u64,
+}
+
+const KEYS: u64 = 120;
+
+/// A seeded storm: duplicates, reordering, broken channels, busy stores, cut commits; then calm.
+async fn storm(seed: u64, lanes: u16) -> Trace {
+    let mut dice = Dice::new(seed);
+    let (ledger, source) = (SimLedger::new(dice.roll()), SimSource::new(dice.roll()));
+    let mut expected: BTreeMap<u64, &str> = BTreeMap::new();
+    for _ in 0..KEYS * 2 {
+        let n = dice.below(KEYS);
+        let what = match n % 8 {
+            0 => "refuse",
+            1 => "wait",
+            2 => "dead",
+            _ => "credit",
+        };
+        expected.insert(n, what);
+        let thing = if what == "wait" { format!(r#","thing":"{}""#, n + 4) } else { String::new() };
+        source.push_payload(["p", "q", "r"][usize::try_from(dice.below(3)).unwrap()], format!(r#"{{"id":"{n}","do":"{what}"{thing}}}"#).into_bytes());
+    }
+    ledger.set_faults(Faults {
+        budget: 60,
+        busy: 20,
+        cut: 20,
+        refused_commit: 50,
+        cut_before_commit: 80,
+        cut_after_commit: 80,
+        commit_in_flight: 80,
+        lost_commit: 0,
+    });
+    source.set_faults(SourceFaults { budget: 60, duplicate: 50, reorder: 50, break_off: 30, down: 20 });
+    let settings = Settings { lanes, lane: LaneRule::Auto, batch_count_max: 16, ..settings(dice.roll()) };
+    let (summary, ear) = run(&ledger, &source, settings).await;
+    summary.unwrap_or_else(|fault| panic!("seed {seed}: {fault}"));
+    assert_eq!(source.unacked(), 0, "seed {seed}: lost or stuck");
+    let applied: Vec<u64> = expected
+        .iter()
+        .filter(|(n, what)| match **what {
+            "credit" => true,
+            "wait" => expected.contains_key(&(**n + 4)),
+            _ => false,
+        })
+        .map(|(n, _)| *n)
+        .collect();
+    assert_eq!(effects(&ledger), applied.len(), "seed {seed}: each effect once");
+    Trace { words: ear.words(), effects: ledger.rows_of("effects"), statements: ledger.statements() }
+}
+
+fn seeds(count: u64) -> std::ops::Range<u64> {
+    match std::env::var("STORM_SEED").ok().and_then(|seed| seed.parse().ok()) {
+        Some(seed) => seed..seed + 1,
+        None => 0..count,
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn storms_of_every_seed_end_with_each_effect_once() {
+    for seed in seeds(60) {
+        storm(seed, 1 + u16::try_from(seed % 4).unwrap()).await;
+    }
+}
+
+#[test]
+fn the_same_seed_is_the_same_run() {
+    let run = |seed| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+        runtime.block_on(storm(seed, 4))
+    };
+    assert_eq!(run(7), run(7));
+    assert_ne!(run(7).words, run(8).words);
+}
+
+#[tokio::test(start_paused = true)]
+async fn lost_commits_stop_the_consumer() {
+    let mut stopped = 0;
+    for seed in 0..20 {
+        let (ledger, source) = (SimLedger::new(seed), SimSource::new(seed));
+        for n in 0..100 {
+            source.push_payload("p", format!(r#"{{"id":"{n}"}}"#).into_bytes());
+        }
+        ledger.set_faults(Faults { budget: 1, lost_commit: 300, ..Faults::default() });
+        let settings = Settings { batch_count_max: 5, ..settings(seed) };
+        let (summary, _) = run(&ledger, &source, settings).await;
+        if let Err(fault) = summary {
+            assert_eq!(fault.class, semel::Class::Stop, "{fault}");
+            assert!(fault.to_string().contains("lost commits"), "{fault}");
+            stopped += 1;
+        }
+    }
+    assert!(stopped > 10, "only {stopped} of 20 lost commits were noticed");
+}
