@@ -8,17 +8,25 @@ mod dialect;
 mod exit;
 mod inspect;
 mod key;
+mod ledger;
+mod migrate;
 mod out;
+mod publish;
 mod run;
+mod wallet;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
+use semel_core::key::KeyRule;
 
+use crate::check::Finding;
 use crate::cli::{Cli, Command};
 use crate::config::Loaded;
 use crate::exit::{Exit, Failure};
+use crate::ledger::{Tables, on_ledger};
 use crate::out::Style;
 
 fn main() -> ExitCode {
@@ -47,8 +55,67 @@ fn command(cli: Cli) -> Result<Exit, Failure> {
         Command::Key(args) => key_of(config, &args, style),
         Command::Config(what) => print_config(&what),
         Command::Completions { shell } => completions(shell),
-        _ => Err(Failure::usage("not yet")),
+        Command::Run(args) => asynchronous(async { run::run(checked(config)?, &args, style).await }),
+        Command::Migrate(args) => asynchronous(async { migrate::migrate(&load(config)?, &args, style).await }),
+        Command::Publish(args) => asynchronous(async { publish::publish(&checked(config)?, &args, style).await }),
+        Command::Show(args) => asynchronous(inspect(config, Question::Show(args), style)),
+        Command::Dead(what) => asynchronous(inspect(config, Question::Dead(what), style)),
+        Command::Parked(what) => asynchronous(inspect(config, Question::Parked(what), style)),
+        Command::Audit | Command::Balance(_) | Command::Statement(_) | Command::Round(_) => Err(Failure::usage("not yet")),
     }
+}
+
+/// One runtime for the whole process.
+fn asynchronous(command: impl Future<Output = Result<Exit, Failure>>) -> Result<Exit, Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::new(Exit::Away, format!("no threads to work with: {error}")))?;
+    let ended = runtime.block_on(command);
+    // A thread that waits for standard input must not hold up the end.
+    runtime.shutdown_background();
+    ended
+}
+
+/// The config, for commands that consume or publish: a finding of level error stops them, warnings are told.
+fn checked(path: &Path) -> Result<Loaded, Failure> {
+    let loaded = load(path)?;
+    let (errors, warnings): (Vec<Finding>, Vec<Finding>) = check::findings(&loaded).into_iter().partition(Finding::is_error);
+    if !errors.is_empty() {
+        return Err(Failure::findings(&errors));
+    }
+    warnings.iter().for_each(|warning| out::say(&warning.to_string()));
+    Ok(loaded)
+}
+
+/// What operators ask the ledger.
+enum Question {
+    Show(cli::Show),
+    Dead(cli::Dead),
+    Parked(cli::Parked),
+}
+
+async fn inspect(config: &Path, question: Question, style: Style) -> Result<Exit, Failure> {
+    let loaded = load(config)?;
+    let sql = inspect::Statements::of(ledger::place(&loaded)?.dialect);
+    let ledger = ledger::open(&loaded, Tables::AsTheyAre).await?;
+    on_ledger!(&ledger, ledger => match &question {
+        Question::Show(args) => {
+            let rules = key_rules(&loaded);
+            inspect::show(ledger, sql, &rules, &args.key_or_id, args.consumer.as_deref(), style).await
+        }
+        Question::Dead(cli::Dead::List { consumer, code }) => {
+            inspect::dead::list(ledger, sql, consumer.as_deref(), code.as_deref(), style).await
+        }
+        Question::Dead(cli::Dead::Show { letter }) => inspect::dead::show(ledger, sql, letter, style).await,
+        Question::Parked(cli::Parked::List { consumer }) => inspect::parked::list(ledger, sql, consumer.as_deref(), style).await,
+    })
+}
+
+/// The key rules of the consumers, as far as they can be read: an id is then looked up as the consumer would.
+fn key_rules(loaded: &Loaded) -> BTreeMap<String, KeyRule> {
+    let rules = loaded.config.consumers.iter().filter_map(|(name, consumer)| Some((name.clone(), check::key_rule(consumer).ok()?)));
+    rules.collect()
 }
 
 /// The config, for commands that go on only with one that can be read.

@@ -43,6 +43,10 @@ pub(crate) struct Consumer {
     #[serde(default = "memory_bytes_max")]
     #[schemars(range(min = 1))]
     pub(crate) memory_bytes_max: u64,
+    /// A longer message ends `dead(too_large)`.
+    #[serde(default = "message_bytes_max")]
+    #[schemars(range(min = 1))]
+    pub(crate) message_bytes_max: u64,
     /// After so many tries that the handler asked to repeat, a message ends `dead(poison)`.
     #[serde(default = "attempts_max")]
     #[schemars(range(min = 1, max = 1_000_000))]
@@ -207,13 +211,18 @@ fn memory_bytes_max() -> u64 {
     64 * 1024 * 1024
 }
 
+/// A mebibyte: the limit that brokers have by default.
+fn message_bytes_max() -> u64 {
+    1024 * 1024
+}
+
 fn attempts_max() -> u32 {
     10
 }
 
 /// Above the server's own timeouts, so that only a silent socket meets it.
 fn unit_deadline_ms() -> u64 {
-    60_000
+    90_000
 }
 
 fn house() -> House {

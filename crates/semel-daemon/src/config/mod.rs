@@ -22,7 +22,7 @@ pub(crate) use ledger::Ledger;
 pub(crate) use reference::reference;
 pub(crate) use secret::{Secret, masked};
 pub(crate) use shape::nearest;
-pub(crate) use source::{Kafka, Source};
+pub(crate) use source::{Format, Kafka, Queue, Source};
 
 /// The commented, complete file that `semel config default` prints.
 pub(crate) const DEFAULT: &str = include_str!("default.toml");

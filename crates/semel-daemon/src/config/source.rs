@@ -36,43 +36,31 @@ impl Source {
     }
 }
 
-/// How lines are read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
+/// What a file holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Format {
     /// One JSON value a line.
-    #[default]
     Jsonl,
+    /// A header, then one message a record: a JSON object of text values.
+    Csv,
 }
 
-/// Files of lines.
+/// Files of lines or records.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct File {
     /// The files, relative to the config file's folder. Each is one partition.
     #[schemars(length(min = 1))]
     pub(crate) paths: Vec<String>,
-    /// How lines are read.
-    #[serde(default)]
-    pub(crate) format: Format,
-    /// A longer line ends `dead(too_large)`.
-    #[serde(default = "message_bytes_max")]
-    #[schemars(range(min = 1))]
-    pub(crate) message_bytes_max: u64,
+    /// What the files hold; by default a name ending in `.csv` means CSV, any other JSON Lines.
+    pub(crate) format: Option<Format>,
 }
 
-/// Standard input.
+/// Standard input: one JSON value a line. It cannot be read twice.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Stdin {
-    /// How lines are read.
-    #[serde(default)]
-    pub(crate) format: Format,
-    /// A longer line ends `dead(too_large)`.
-    #[serde(default = "message_bytes_max")]
-    #[schemars(range(min = 1))]
-    pub(crate) message_bytes_max: u64,
-}
+pub(crate) struct Stdin {}
 
 /// A durable queue in a SQL table.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
@@ -157,11 +145,6 @@ impl Kafka {
         "ssl.certificate.location",
         "ssl.key.location",
     ];
-}
-
-/// A mebibyte: the limit that brokers have by default.
-fn message_bytes_max() -> u64 {
-    1024 * 1024
 }
 
 /// Longer than any unit may take (`unit_deadline_ms`), short enough that the work of a dead process is soon taken up.

@@ -1,5 +1,175 @@
-//! tmp
+//! `semel run`: every consumer of the config at once, until it is told to stop or nothing is left to do.
+
+use std::sync::Arc;
+
+use semel::{Consumer, Handler, LaneRule, Ledger, Settings, Summary};
+use semel_core::rows::Rows;
+use semel_core::{Fault, Pointer};
+use tokio::task::JoinSet;
+
+use crate::cli;
+use crate::config::{self, Loaded, Source};
+use crate::exit::{Exit, Failure};
+use crate::ledger::{self, Tables, on_ledger};
+use crate::out::Style;
+use crate::wallet;
+
 mod outcomes;
 mod signals;
+pub(crate) mod sources;
 mod summary;
 mod watch;
+
+use outcomes::{Orderly, Outcomes};
+use signals::Shutdown;
+use sources::Begin;
+use summary::Report;
+use watch::{Metered, Progress, Watch};
+
+/// Runs until shutdown, or until everything is drained.
+///
+/// # Errors
+///
+/// The config has errors, the ledger or a source cannot be reached, or going on could damage data.
+pub(crate) async fn run(loaded: Loaded, args: &cli::Run, style: Style) -> Result<Exit, Failure> {
+    let shutdown = Shutdown::listen().map_err(|error| Failure::new(Exit::Away, format!("signals: {error}")))?;
+    let outcomes = args.outcomes.as_deref().map(Outcomes::open).transpose();
+    let outcomes = outcomes.map_err(|error| Failure::usage(format!("--outcomes: {error}")))?;
+    let progress = Progress::new(bytes_of_files(&loaded));
+    let ledger = ledger::open(&loaded, Tables::Ready).await?;
+    let life = Life { loaded, begin: Begin::of(args), until_idle: args.until_idle, outcomes, progress, shutdown };
+    let ended = on_ledger!(ledger, ledger => life.consumers(Arc::new(ledger)).await);
+    life.progress.clear();
+    let (report, failure) = ended?;
+    report.print(style)?;
+    if let Some(failure) = failure {
+        return Err(failure);
+    }
+    let exit = if report.fails(&args.fail_on) { Exit::No } else { Exit::Done };
+    Ok(life.shutdown.exit().unwrap_or(exit))
+}
+
+impl Begin {
+    fn of(args: &cli::Run) -> Self {
+        if args.from_start { Self::First } else { Self::Resume }
+    }
+}
+
+/// The size of all files that are read, where files are all that is read.
+fn bytes_of_files(loaded: &Loaded) -> Option<u64> {
+    let consumers = loaded.config.consumers.values();
+    let names = consumers.flat_map(|consumer| &consumer.sources);
+    let mut bytes = 0;
+    for name in names {
+        let Source::File(file) = loaded.config.sources.get(name)? else { return None };
+        for path in &file.paths {
+            bytes += std::fs::metadata(loaded.path(path)).ok()?.len();
+        }
+    }
+    Some(bytes)
+}
+
+/// One run, as its consumers share it.
+struct Life {
+    loaded: Loaded,
+    begin: Begin,
+    until_idle: bool,
+    outcomes: Option<Arc<Outcomes>>,
+    progress: Progress,
+    shutdown: Shutdown,
+}
+
+impl Life {
+    /// Prepares all consumers before the first of them consumes anything, then runs them. The first that stops to
+    /// protect data drains the others.
+    async fn consumers<L>(&self, ledger: Arc<L>) -> Result<(Report, Option<Failure>), Failure>
+    where
+        L: Ledger,
+        L::Unit: Rows,
+    {
+        let mut ready = Vec::new();
+        for (name, settings) in &self.loaded.config.consumers {
+            let handler = Arc::new(wallet::handler(name, settings)?);
+            ready.push((name.clone(), self.prepare(name, settings, ledger.clone(), handler).await?));
+        }
+        let mut running = JoinSet::new();
+        for (name, consumer) in ready {
+            let shutdown = self.shutdown.clone();
+            running.spawn(async move {
+                let told = shutdown.clone();
+                let ended = consumer.run(async move { told.told().await }).await;
+                (name, ended)
+            });
+        }
+        Ok(self.ended(running).await)
+    }
+
+    async fn ended(&self, mut running: JoinSet<(String, Result<Summary, Fault>)>) -> (Report, Option<Failure>) {
+        let mut summaries = Vec::new();
+        let mut failure = None;
+        while let Some(joined) = running.join_next().await {
+            match joined {
+                Ok((name, Ok(summary))) => summaries.push((name, summary)),
+                Ok((name, Err(fault))) => {
+                    self.shutdown.now();
+                    failure = failure.or(Some(Failure::fault(&format!("consumer `{name}`"), &fault)));
+                }
+                // A bug: it must not look like a clean end.
+                Err(lost) => std::panic::resume_unwind(lost.into_panic()),
+            }
+        }
+        summaries.sort_by(|(one, _), (two, _)| one.cmp(two));
+        (Report::new(summaries), failure)
+    }
+
+    /// Enrols a consumer and opens its sources behind the ledger's positions.
+    async fn prepare<L, H>(
+        &self,
+        name: &str,
+        settings: &config::Consumer,
+        ledger: Arc<L>,
+        handler: Arc<H>,
+    ) -> Result<Consumer<L, H>, Failure>
+    where
+        L: Ledger,
+        H: Handler<L::Unit>,
+    {
+        let orderly = self.outcomes.clone().map(|outcomes| Orderly::new(name, &settings.sources, outcomes));
+        let watch = Watch::new(name, orderly, self.progress.clone());
+        let mut consumer = Consumer::builder(name, ledger, handler)
+            .settings(self.settings(settings)?)
+            .sources(&settings.sources)
+            .observer(Arc::new(watch))
+            .enroll()
+            .await
+            .map_err(|fault| Failure::fault(&format!("consumer `{name}`"), &fault))?;
+        for source in &settings.sources {
+            let positions = consumer.positions(source);
+            let opened = sources::open(&self.loaded, source, settings, self.begin, positions).await?;
+            consumer = consumer.attach(source, Metered::new(opened, self.progress.clone()));
+        }
+        Ok(consumer)
+    }
+
+    fn settings(&self, consumer: &config::Consumer) -> Result<Settings, Failure> {
+        let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+        let lane = match consumer.lane.as_str() {
+            "auto" => LaneRule::Auto,
+            "partition" => LaneRule::Partition,
+            "handler" => LaneRule::Handler,
+            pointer => LaneRule::Pointer(Pointer::parse(pointer).map_err(|error| Failure::usage(error.to_string()))?),
+        };
+        Ok(Settings {
+            lanes: consumer.lanes,
+            lane,
+            batch_count_max: usize::try_from(consumer.batch_count_max).unwrap_or(usize::MAX),
+            batch_bytes_max: size(consumer.batch_bytes_max),
+            memory_bytes_max: size(consumer.memory_bytes_max),
+            message_bytes_max: size(consumer.message_bytes_max),
+            attempts_max: consumer.attempts_max,
+            unit_deadline_ms: consumer.unit_deadline_ms,
+            until_idle: self.until_idle,
+            ..Settings::default()
+        })
+    }
+}

@@ -1,0 +1,109 @@
+//! `semel migrate`: brings the ledger's tables up to date, and accepts changed key rules.
+
+use std::sync::Arc;
+
+use semel::{Consumer, Settings};
+use semel_postgres::PostgresLedger;
+use semel_sqlite::{Migrated, SqliteLedger};
+use serde::Serialize;
+
+use crate::cli;
+use crate::config::Loaded;
+use crate::dialect::Dialect;
+use crate::exit::{Exit, Failure};
+use crate::ledger::{self, Place, Tables, on_ledger};
+use crate::out::{self, Style};
+use crate::wallet;
+
+/// What `migrate --json` prints.
+#[derive(Debug, Serialize)]
+struct Report {
+    from: i32,
+    to: i32,
+    applied: Vec<String>,
+}
+
+impl Report {
+    /// Semel's own migrations by their names, those of a handler with its name in front.
+    fn new(migrated: Migrated) -> Self {
+        let name = |name: String| {
+            let name = name.strip_suffix(".sql").unwrap_or(&name);
+            name.strip_prefix("semel/").unwrap_or(name).to_owned()
+        };
+        let Migrated { from, to, applied } = migrated;
+        Self { from, to, applied: applied.into_iter().map(name).collect() }
+    }
+
+    fn words(&self, dry_run: bool) -> String {
+        if self.applied.is_empty() {
+            return format!("up to date at version {}", self.to);
+        }
+        let verb = if dry_run { "would apply" } else { "applied" };
+        format!("{verb} {}: from version {} to {}", self.applied.join(", "), self.from, self.to)
+    }
+}
+
+/// Migrates, or says what that would do.
+///
+/// # Errors
+///
+/// The ledger cannot be reached, or its tables are newer than this program.
+pub(crate) async fn migrate(loaded: &Loaded, args: &cli::Migrate, style: Style) -> Result<Exit, Failure> {
+    let place = ledger::place(loaded)?;
+    let migrated = tables(loaded, &place, args.dry_run).await?;
+    if args.accept_key_change && !args.dry_run {
+        accept(loaded).await?;
+    }
+    let report = Report::new(migrated);
+    match style {
+        Style::Json => out::json(&report)?,
+        Style::Words => out::line(&report.words(args.dry_run))?,
+    }
+    Ok(Exit::Done)
+}
+
+/// What is missing in the tables, without a look at the consumers.
+///
+/// # Errors
+///
+/// The ledger's own.
+pub(crate) async fn tables(loaded: &Loaded, place: &Place, dry_run: bool) -> Result<Migrated, Failure> {
+    let settings = &loaded.config.ledger;
+    let migrated = match place.dialect {
+        Dialect::Sqlite if dry_run && place.sqlite_is_missing() => return unmade(loaded).await,
+        Dialect::Sqlite => SqliteLedger::migrate_at(place.sqlite(settings, Tables::Ready), dry_run).await,
+        Dialect::Postgres => PostgresLedger::migrate_at(place.postgres(settings, Tables::Ready), dry_run).await,
+    };
+    migrated.map_err(|fault| Failure::fault("the ledger cannot be migrated", &fault))
+}
+
+/// What a missing file would get: found out on one that is thrown away, so that a dry run makes nothing.
+async fn unmade(loaded: &Loaded) -> Result<Migrated, Failure> {
+    let name = format!("semel-dry-run-{}.db", std::process::id());
+    let file = std::env::temp_dir().join(name);
+    let place = Place::sqlite_at(&file);
+    let planned = SqliteLedger::migrate_at(place.sqlite(&loaded.config.ledger, Tables::Ready), true).await;
+    for suffix in ["", "-wal", "-shm"] {
+        // Not there, or a leftover in a temporary folder: no harm either way.
+        let _ = std::fs::remove_file(format!("{}{suffix}", file.display()));
+    }
+    planned.map_err(|fault| Failure::fault("the ledger cannot be migrated", &fault))
+}
+
+/// Enrols every consumer of the config with the key rules that it has now.
+async fn accept(loaded: &Loaded) -> Result<(), Failure> {
+    let ledger = ledger::open(loaded, Tables::Ready).await?;
+    on_ledger!(ledger, ledger => {
+        let ledger = Arc::new(ledger);
+        for (name, settings) in &loaded.config.consumers {
+            let handler = Arc::new(wallet::handler(name, settings)?);
+            let enrolled = Consumer::builder(name, ledger.clone(), handler)
+                .settings(Settings { accept_key_change: true, ..Settings::default() })
+                .sources(&settings.sources)
+                .enroll()
+                .await;
+            enrolled.map_err(|fault| Failure::fault(&format!("consumer `{name}`"), &fault))?;
+        }
+    });
+    Ok(())
+}

@@ -1,0 +1,162 @@
+//! `semel publish`: a file's lines to a sink, each with the key that its consumer would make, confirmed.
+
+use std::io::BufRead;
+use std::path::Path;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use jiff::Timestamp;
+use semel_core::key::{Inputs, KeyRule};
+use semel_core::{Json, Key, Outgoing, Sink};
+use serde::Serialize;
+
+use crate::cli;
+use crate::config::Loaded;
+use crate::exit::{Exit, Failure};
+use crate::out::{self, Style};
+use crate::run::sources;
+use crate::{check, key};
+
+/// The most messages confirmed at once: what queues insert with one statement.
+const BATCH_COUNT_MAX: usize = 1_000;
+/// The most bytes confirmed at once.
+const BATCH_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// What `publish --json` prints.
+#[derive(Debug, Serialize)]
+struct Published {
+    published: u64,
+}
+
+/// Publishes a file.
+///
+/// # Errors
+///
+/// The target is no sink, the file cannot be read, or the sink does not take a message: what was confirmed before
+/// stays.
+pub(crate) async fn publish(loaded: &Loaded, args: &cli::Publish, style: Style) -> Result<Exit, Failure> {
+    let rules = rules(loaded, &args.target)?;
+    let mut lines = key::open(&args.file)?;
+    let sink = sources::sink(loaded, &args.target).await?;
+    let bar = bar(&args.file);
+    let mut total = Totals::default();
+    loop {
+        let batch = Batch::read(&mut lines, &rules).map_err(|error| Failure::usage(format!("{}: {error}", args.file.display())))?;
+        let published = sink.publish(&batch.messages).await;
+        published.map_err(|fault| total.broken(&args.target, &fault))?;
+        total.published += batch.messages.len() as u64;
+        total.keyless += batch.keyless;
+        bar.inc(batch.bytes as u64);
+        if batch.ended {
+            break;
+        }
+    }
+    bar.finish_and_clear();
+    if total.keyless > 0 {
+        let message = format!("{} of the messages have no usable key: their consumer will say dead(no_key)", total.keyless);
+        out::say(&message);
+    }
+    match style {
+        Style::Json => out::json(&Published { published: total.published })?,
+        Style::Words => out::line(&format!("published {} messages to `{}`", total.published, args.target))?,
+    }
+    Ok(Exit::Done)
+}
+
+/// The key rules of all consumers that read the target, then `/id`: the first that finds a key makes it.
+fn rules(loaded: &Loaded, target: &str) -> Result<Vec<KeyRule>, Failure> {
+    let consumers = loaded.config.consumers.values();
+    let readers = consumers.filter(|consumer| consumer.sources.iter().any(|source| source == target));
+    let rules = readers.map(check::key_rule).chain([KeyRule::parse(["/id"], None)]);
+    rules.collect::<Result<_, _>>().map_err(|error| Failure::usage(error.to_string()))
+}
+
+fn bar(file: &Path) -> ProgressBar {
+    let bar = match std::fs::metadata(file) {
+        Ok(about) if about.is_file() => ProgressBar::new(about.len()),
+        _ => ProgressBar::new_spinner(),
+    };
+    if let Ok(style) = ProgressStyle::with_template("{bar:30} {bytes}/{total_bytes}, {eta} left") {
+        bar.set_style(style);
+    }
+    bar
+}
+
+#[derive(Debug, Default)]
+struct Totals {
+    published: u64,
+    keyless: u64,
+}
+
+impl Totals {
+    fn broken(&self, target: &str, fault: &semel_core::Fault) -> Failure {
+        let sure = self.published;
+        let what = format!("publishing to `{target}` broke off after {sure} confirmed messages; the same file can be published again, known keys are found to be duplicates");
+        Failure::fault(&what, fault)
+    }
+}
+
+/// Lines that are confirmed together.
+#[derive(Debug, Default)]
+struct Batch {
+    messages: Vec<Outgoing>,
+    bytes: usize,
+    keyless: u64,
+    ended: bool,
+}
+
+impl Batch {
+    /// Reads lines as a file source would: empty ones are no messages, a byte order mark and `\r` no content.
+    fn read(lines: &mut impl BufRead, rules: &[KeyRule]) -> std::io::Result<Self> {
+        let mut batch = Self::default();
+        while batch.messages.len() < BATCH_COUNT_MAX && batch.bytes < BATCH_BYTES_MAX {
+            let mut line = Vec::new();
+            let read = lines.read_until(b'\n', &mut line)?;
+            if read == 0 {
+                batch.ended = true;
+                break;
+            }
+            batch.bytes += read;
+            let content = trimmed(&line);
+            if content.is_empty() {
+                continue;
+            }
+            let key = rules.iter().find_map(|rule| key_of(content, rule));
+            batch.keyless += u64::from(key.is_none());
+            let payload = Some(content.to_vec().into());
+            batch.messages.push(Outgoing { key, payload, headers: Vec::new(), message_key: None });
+        }
+        Ok(batch)
+    }
+}
+
+fn trimmed(line: &[u8]) -> &[u8] {
+    let line = line.strip_suffix(b"\n").unwrap_or(line);
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line)
+}
+
+fn key_of(content: &[u8], rule: &KeyRule) -> Option<Key> {
+    let json = Json::parse(content).ok();
+    let now_ms = u64::try_from(Timestamp::now().as_millisecond()).unwrap_or(0);
+    let inputs = Inputs { payload: json.as_ref(), headers: &[], message_key: None, now_ms };
+    rule.identify(&inputs).ok().map(|identity| identity.key)
+}
+
+#[cfg(test)]
+mod tests {
+    use semel_core::Part;
+
+    use super::*;
+
+    #[test]
+    fn lines_become_messages_with_the_first_key_that_a_rule_finds() {
+        let rules = [KeyRule::parse(["/ref"], None).unwrap(), KeyRule::parse(["/id"], None).unwrap()];
+        let mut file = "\u{feff}{\"id\":\"a\",\"ref\":\"r\"}\r\n\n{\"id\":\"b\"}\nnot json".as_bytes();
+        let batch = Batch::read(&mut file, &rules).unwrap();
+        let keys: Vec<Option<Key>> = batch.messages.iter().map(|message| message.key).collect();
+        let key = |text| Some(Key::derive(&[Part::Text(text)]).unwrap());
+        assert_eq!(keys, [key("r"), key("b"), None]);
+        assert_eq!(batch.messages[0].payload.as_deref(), Some(br#"{"id":"a","ref":"r"}"#.as_slice()));
+        assert_eq!((batch.keyless, batch.ended), (1, true));
+    }
+}
