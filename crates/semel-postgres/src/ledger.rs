@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use semel_core::ledger::{ConsumerId, Enrolled, Enrolment, Fence, LaneId, Parked, Reached, Resolved, SourceId, Which};
 use semel_core::{Fault, Ledger};
+use semel_sql::Migrated;
 use sqlx::types::Uuid;
 use sqlx::{PgConnection, Row};
 
@@ -88,13 +89,7 @@ impl PostgresLedger {
     /// `Down` when the database is away; `Stop` when the schema is newer than this program, or older and may not
     /// be migrated ([`Options::migrate`]), or the URL is none.
     pub async fn open(options: Options) -> Result<Self, Fault> {
-        let shared = Shared {
-            options,
-            confirmed: Mutex::default(),
-            statements: Statements::default(),
-            desk: Mutex::default(),
-        };
-        let ledger = Self { shared: Arc::new(shared) };
+        let ledger = Self::unchecked(options);
         let pending = ledger.migrate(true).await?.applied;
         if pending.is_empty() {
             return Ok(ledger);
@@ -104,6 +99,25 @@ impl PostgresLedger {
         }
         ledger.migrate(false).await?;
         Ok(ledger)
+    }
+
+    /// Migrates a schema without a look at its tables first: what [`PostgresLedger::open`] refuses when it is told
+    /// not to migrate is brought up to date here, or with `dry_run` only told.
+    ///
+    /// # Errors
+    /// As [`PostgresLedger::open`].
+    pub async fn migrate_at(options: Options, dry_run: bool) -> Result<Migrated, Fault> {
+        Self::unchecked(options).migrate(dry_run).await
+    }
+
+    fn unchecked(options: Options) -> Self {
+        let shared = Shared {
+            options,
+            confirmed: Mutex::default(),
+            statements: Statements::default(),
+            desk: Mutex::default(),
+        };
+        Self { shared: Arc::new(shared) }
     }
 }
 

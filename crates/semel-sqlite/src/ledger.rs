@@ -81,21 +81,11 @@ impl SqliteLedger {
     /// `Down` when the file cannot be opened, `Busy` when another process holds it; `Stop` when it is no database,
     /// its tables are newer than this program, or migrations are missing and not to be run.
     pub async fn open(options: Options) -> Result<Self, Fault> {
-        let path = options::path_of(&options.url)?;
-        let missing = if options.create { Missing::Create } else { Missing::Fail };
-        let store = Store::open(path, missing, options.busy_timeout_ms).await?;
-        let ledger = Self {
-            inner: Arc::new(Inner {
-                store,
-                statements: Statements::new(),
-                extensions: options.extensions,
-                confirmed: Mutex::default(),
-                reader: AsyncMutex::default(),
-            }),
-        };
+        let migrate = options.migrate;
+        let ledger = Self::unchecked(options).await?;
         let plan = ledger.migrate(true).await?;
         if !plan.applied.is_empty() {
-            if !options.migrate {
+            if !migrate {
                 return Err(Fault::stop(format!(
                     "SQLite file `{}` lacks {}; run `semel migrate`",
                     ledger.inner.store.file.display(),
@@ -105,6 +95,30 @@ impl SqliteLedger {
             ledger.migrate(false).await?;
         }
         Ok(ledger)
+    }
+
+    /// Migrates a file without a look at its tables first: what [`SqliteLedger::open`] refuses when it is told not
+    /// to migrate is brought up to date here, or with `dry_run` only told.
+    ///
+    /// # Errors
+    /// As [`SqliteLedger::open`].
+    pub async fn migrate_at(options: Options, dry_run: bool) -> Result<Migrated, Fault> {
+        Self::unchecked(options).await?.migrate(dry_run).await
+    }
+
+    async fn unchecked(options: Options) -> Result<Self, Fault> {
+        let path = options::path_of(&options.url)?;
+        let missing = if options.create { Missing::Create } else { Missing::Fail };
+        let store = Store::open(path, missing, options.busy_timeout_ms).await?;
+        Ok(Self {
+            inner: Arc::new(Inner {
+                store,
+                statements: Statements::new(),
+                extensions: options.extensions,
+                confirmed: Mutex::default(),
+                reader: AsyncMutex::default(),
+            }),
+        })
     }
 
     /// Runs the missing migrations, or with `dry_run` only tells which. Takes the file's write lock, so two
