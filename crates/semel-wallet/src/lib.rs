@@ -19,6 +19,8 @@ mod reply;
 pub mod row;
 #[cfg(feature = "testing")]
 pub mod vectors;
+#[cfg(feature = "testing")]
+pub mod workload;
 mod work;
 
 pub use config::{Asset, BadConfig, Config, DuplicateReply, LateWin, SCALE_MAX};
