@@ -1,0 +1,503 @@
+//! The client's own thread: polls, starts partitions, tells the broker what is reached, follows rebalances.
+//! Polling never waits for work: when the buffer stays full, fetching is paused and polling goes on
+//! (TRAPS T54). The only wait is the bounded drain of a revoke.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rdkafka::client::ClientContext;
+use rdkafka::config::RDKafkaLogLevel;
+use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer, ConsumerContext, RebalanceProtocol};
+use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode as Code};
+use rdkafka::message::{BorrowedMessage, Message as _};
+use rdkafka::statistics::Statistics;
+use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
+use rdkafka::types::RDKafkaRespErr;
+use tokio::runtime::Handle;
+
+use crate::assignment::{Held, Index, Phase, Start};
+use crate::fault::{classify, is_away};
+use crate::probe::{NOTE, START_NOTE, signed};
+use crate::record::{self, Limits};
+use crate::shared::{Shared, Trouble};
+use crate::vetting::{Subject, Vetting, blocking};
+use crate::{options, quiet};
+
+/// The longest the thread sleeps in the client: how late it sees a position to tell when nothing comes.
+const POLL: Duration = Duration::from_millis(100);
+/// While a partition is being compared or started.
+const POLL_SOON: Duration = Duration::from_millis(5);
+/// A full buffer is waited for so long before fetching is paused: a pause throws away what the library has
+/// fetched, so a short one is dear.
+const FULL: Duration = Duration::from_millis(500);
+/// Records taken before the rest of the loop has its turn.
+const TURN_COUNT_MAX: usize = 1_000;
+/// Everything handed out is settled, and the position that says so is still with an idle lane: its unit
+/// follows at once. After this it is the next owner's redelivery.
+const LATE_POSITION: Duration = Duration::from_millis(250);
+/// How often a lost broker is looked for.
+const KNOCK: Duration = Duration::from_secs(1);
+
+/// What the thread is told.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Tuning {
+    pub(crate) limits: Limits,
+    pub(crate) buffer_bytes_max: usize,
+    pub(crate) commit_interval: Duration,
+    pub(crate) drain: Duration,
+    pub(crate) timeout: Duration,
+}
+
+/// The client with its callbacks.
+pub(crate) type Client = BaseConsumer<Context>;
+
+/// What the callbacks see. They run on the client's thread, inside `poll`.
+pub(crate) struct Context {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) vetting: Vetting,
+    pub(crate) runtime: Handle,
+    pub(crate) tuning: Tuning,
+    /// What is subscribed to.
+    pub(crate) topics: Vec<String>,
+}
+
+impl ClientContext for Context {
+    fn log(&self, level: RDKafkaLogLevel, facility: &str, text: &str) {
+        quiet::trace(level, facility, text);
+    }
+
+    fn error(&self, error: KafkaError, reason: &str) {
+        tracing::debug!(%error, reason, "kafka client");
+        if error.rdkafka_error_code().is_some_and(is_away) {
+            self.shared.trouble(Trouble::Broker, format!("kafka: the broker is away: {reason}"));
+        }
+    }
+
+    fn stats(&self, statistics: Statistics) {
+        let mut state = self.shared.lock();
+        for topic in statistics.topics.values() {
+            for (number, partition) in &topic.partitions {
+                // Behind the last finished transaction where the library knows it, else the last record.
+                let end = if partition.ls_offset >= 0 { partition.ls_offset } else { partition.hi_offset };
+                if let Ok(end) = u64::try_from(end) {
+                    state.assignment.end_is(&topic.topic, *number, end);
+                }
+            }
+        }
+    }
+}
+
+impl ConsumerContext for Context {
+    fn rebalance(&self, client: &Client, what: RDKafkaRespErr, list: &mut TopicPartitionList) {
+        let result = match what {
+            RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS => self.assigned(client, list),
+            _ => self.revoked(client, list),
+        };
+        if let Err(error) = result {
+            tracing::warn!(%error, "kafka: a rebalance was not followed; the group will try again");
+        }
+    }
+}
+
+impl Context {
+    /// Takes partitions, paused: they start when they are compared.
+    fn assigned(&self, client: &Client, given: &TopicPartitionList) -> KafkaResult<()> {
+        let mut list = given.clone();
+        list.set_all_offsets(Offset::Offset(0))?;
+        let indices = self.indices(given);
+        self.shared.lock().assignment.assign(&indices);
+        match client.rebalance_protocol() {
+            RebalanceProtocol::Cooperative => client.incremental_assign(&list)?,
+            RebalanceProtocol::Eager | RebalanceProtocol::None => client.assign(&list)?,
+        }
+        if list.count() > 0 {
+            client.pause(&list)?;
+        }
+        self.vet(&indices);
+        self.shared.wake();
+        Ok(())
+    }
+
+    fn indices(&self, list: &TopicPartitionList) -> Vec<Index> {
+        let mut state = self.shared.lock();
+        list.elements().iter().map(|e| state.assignment.index(e.topic(), e.partition())).collect()
+    }
+
+    /// Compares these, beside this thread.
+    fn vet(&self, indices: &[Index]) {
+        let state = self.shared.lock();
+        let subjects: Vec<_> = indices
+            .iter()
+            .filter_map(|index| {
+                let partition = state.assignment.get(*index)?;
+                Some(Subject {
+                    index: *index,
+                    generation: partition.generation,
+                    place: (partition.topic.to_string(), partition.number),
+                    name: partition.name.clone(),
+                })
+            })
+            .collect();
+        drop(state);
+        if !subjects.is_empty() {
+            self.runtime.spawn(self.vetting.clone().run(subjects));
+        }
+    }
+
+    /// Gives partitions up: intake stops, work on them may end within the drain's time while the others go
+    /// on, what is reached is told, the rest is dropped (TRAPS T53).
+    fn revoked(&self, client: &Client, taken: &TopicPartitionList) -> KafkaResult<()> {
+        let indices = self.indices(taken);
+        let closing = {
+            let mut state = self.shared.lock();
+            state.assignment.leave(&indices);
+            state.closing
+        };
+        self.shared.wake();
+        // Lost: others own these already, and the broker would refuse our word.
+        if !client.assignment_lost() {
+            if !closing {
+                self.drain(&indices);
+            }
+            let untold = self.shared.lock().assignment.untold(Some(&indices));
+            if let Err(error) = tell(client, &self.shared, &untold, NOTE) {
+                tracing::info!(%error, "kafka: not told on revoke; the next owner sees duplicates");
+            }
+        }
+        self.shared.lock().assignment.gone(&indices);
+        self.shared.wake();
+        match client.rebalance_protocol() {
+            RebalanceProtocol::Cooperative => client.incremental_unassign(taken),
+            RebalanceProtocol::Eager | RebalanceProtocol::None => client.unassign(),
+        }
+    }
+
+    fn drain(&self, indices: &[Index]) {
+        let settled = self.shared.wait(self.tuning.drain, |state| state.closing || state.assignment.settled(indices));
+        if settled {
+            let late = LATE_POSITION.min(self.tuning.drain);
+            self.shared.wait(late, |state| state.closing || state.assignment.written(indices));
+        } else {
+            tracing::info!("kafka: partitions were revoked while work on them was under way; its messages come again to their new owner");
+        }
+    }
+}
+
+/// Tells the broker, and waits for its answer: an asynchronous commit's `Ok` proves nothing (TRAPS T50).
+/// Storing first lets the library refuse what is not assigned to us (TRAPS T51).
+fn tell(client: &Client, shared: &Shared, positions: &[(Index, u64)], note: &str) -> KafkaResult<()> {
+    if positions.is_empty() {
+        return Ok(());
+    }
+    let mut list = TopicPartitionList::with_capacity(positions.len());
+    {
+        let state = shared.lock();
+        for (index, next) in positions {
+            let Some(partition) = state.assignment.get(*index) else { continue };
+            list.add_partition_offset(&partition.topic, partition.number, Offset::Offset(signed(*next)))?;
+            if let Some(mut element) = list.find_partition(&partition.topic, partition.number) {
+                element.set_metadata(note);
+            }
+        }
+    }
+    client.store_offsets(&list)?;
+    client.commit(&list, CommitMode::Sync)?;
+    let mut state = shared.lock();
+    for (index, next) in positions {
+        state.assignment.told(*index, *next);
+    }
+    Ok(())
+}
+
+/// The thread's loop.
+pub(crate) struct Member {
+    client: Client,
+    shared: Arc<Shared>,
+    tuning: Tuning,
+    told_at: Instant,
+    knocked_at: Instant,
+    full_since: Option<Instant>,
+    paused: bool,
+}
+
+impl Member {
+    pub(crate) fn new(client: Client, shared: Arc<Shared>, tuning: Tuning) -> Self {
+        let now = Instant::now();
+        Self { client, shared, tuning, told_at: now, knocked_at: now, full_since: None, paused: false }
+    }
+
+    /// Runs until the source is closed. Whatever happens, a waiting `receive` hears of the end.
+    pub(crate) fn run(mut self) {
+        let _end = End(self.shared.clone());
+        while !self.shared.lock().closing {
+            self.tell_when_due();
+            let soon = self.start_ready();
+            self.knock();
+            self.poll(if soon { POLL_SOON } else { POLL });
+        }
+        self.close();
+    }
+
+    fn context(&self) -> &Context {
+        self.client.context()
+    }
+
+    fn tell_when_due(&mut self) {
+        if self.told_at.elapsed() < self.tuning.commit_interval {
+            return;
+        }
+        self.told_at = Instant::now();
+        let untold = self.shared.lock().assignment.untold(None);
+        match tell(&self.client, &self.shared, &untold, NOTE) {
+            Ok(()) => {}
+            // A rebalance is under way or the coordinator moves: the next interval tries again, and
+            // fetching goes on meanwhile (E041).
+            Err(error) => tracing::debug!(%error, "kafka: positions not told yet"),
+        }
+    }
+
+    /// Starts what is compared. Says whether some partition still waits for that.
+    fn start_ready(&mut self) -> bool {
+        let mut waits = false;
+        let mut ready = Vec::new();
+        for (index, partition) in self.shared.lock().assignment.ours() {
+            match partition.phase {
+                Phase::Ready(start) => {
+                    ready.push((index, partition.generation, (partition.topic.clone(), partition.number), start));
+                }
+                Phase::Vetting => waits = true,
+                Phase::Away | Phase::Live | Phase::Leaving => {}
+            }
+        }
+        for (index, generation, place, start) in ready {
+            match self.start(index, generation, (&place.0, place.1), start) {
+                Ok(()) => self.shared.wake(),
+                Err(error) => {
+                    waits = true;
+                    tracing::debug!(%error, topic = %place.0, partition = place.1, "kafka: not started yet");
+                }
+            }
+        }
+        waits
+    }
+
+    fn start(&self, index: Index, generation: u64, place: (&str, i32), start: Start) -> KafkaResult<()> {
+        if start.tell {
+            tell(&self.client, &self.shared, &[(index, start.offset)], START_NOTE)?;
+        }
+        let mut list = TopicPartitionList::new();
+        list.add_partition_offset(place.0, place.1, Offset::Offset(signed(start.offset)))?;
+        let sought = self.client.seek(place.0, place.1, Offset::Offset(signed(start.offset)), self.tuning.timeout);
+        if sought.is_err() {
+            self.assign_again(&list)?;
+        }
+        self.shared.lock().assignment.started(index, generation, start);
+        if self.paused { self.client.pause(&list) } else { self.client.resume(&list) }
+    }
+
+    /// A partition that the library has stopped (its offset was out of range) cannot be sought in.
+    fn assign_again(&self, list: &TopicPartitionList) -> KafkaResult<()> {
+        if matches!(self.client.rebalance_protocol(), RebalanceProtocol::Cooperative) {
+            self.client.incremental_unassign(list)?;
+            return self.client.incremental_assign(list);
+        }
+        let mut all = self.client.position()?;
+        for element in list.elements() {
+            all.set_partition_offset(element.topic(), element.partition(), element.offset())?;
+        }
+        self.client.assign(&all)
+    }
+
+    /// Looks for a broker that was lost: nothing else would tell that it is back while no record comes.
+    fn knock(&mut self) {
+        let lost = {
+            let state = self.shared.lock();
+            state.is_troubled(Trouble::Broker) || state.is_troubled(Trouble::Topic)
+        };
+        if !lost || self.knocked_at.elapsed() < KNOCK {
+            return;
+        }
+        self.knocked_at = Instant::now();
+        let mut readable = true;
+        for topic in &self.context().topics {
+            match self.client.fetch_metadata(Some(topic), KNOCK) {
+                Ok(metadata) => readable &= metadata.topics().iter().all(|topic| topic.error().is_none()),
+                Err(error) => return tracing::debug!(%error, "kafka: still away"),
+            }
+        }
+        self.shared.healed(Trouble::Broker);
+        if readable {
+            self.shared.healed(Trouble::Topic);
+        }
+    }
+
+    fn poll(&mut self, time: Duration) {
+        if self.shared.lock().assignment.buffered() >= self.tuning.buffer_bytes_max {
+            return self.stay_full();
+        }
+        self.full_since = None;
+        if self.paused {
+            self.paused = !self.every_live(|client, list| client.resume(list));
+        }
+        let mut time = time;
+        for _ in 0..TURN_COUNT_MAX {
+            if !self.poll_once(time) {
+                break;
+            }
+            time = Duration::ZERO;
+        }
+    }
+
+    /// The buffer is full. A short while the client is left alone, then fetching pauses and polling goes on.
+    fn stay_full(&mut self) {
+        let since = *self.full_since.get_or_insert_with(Instant::now);
+        if !self.paused && since.elapsed() >= FULL {
+            self.paused = self.every_live(|client, list| client.pause(list));
+        }
+        if self.paused {
+            self.poll_once(Duration::ZERO);
+        }
+        let limit = self.tuning.buffer_bytes_max;
+        self.shared.wait(POLL.min(self.tuning.commit_interval), |state| state.closing || state.assignment.buffered() < limit);
+    }
+
+    fn every_live(&self, change: impl FnOnce(&Client, &TopicPartitionList) -> KafkaResult<()>) -> bool {
+        let mut list = TopicPartitionList::new();
+        for (_, partition) in self.shared.lock().assignment.ours().filter(|(_, p)| p.phase == Phase::Live) {
+            list.add_partition(&partition.topic, partition.number);
+        }
+        if list.count() == 0 {
+            return true;
+        }
+        change(&self.client, &list).inspect_err(|error| tracing::debug!(%error, "kafka: pause or resume")).is_ok()
+    }
+
+    /// Says whether more may be there at once.
+    fn poll_once(&self, time: Duration) -> bool {
+        match self.client.poll(time) {
+            None => false,
+            Some(Ok(record)) => self.take(&record),
+            Some(Err(KafkaError::PartitionEOF(number))) => {
+                self.at_end(number);
+                true
+            }
+            Some(Err(error)) => {
+                self.troubled(&error);
+                true
+            }
+        }
+    }
+
+    fn take(&self, record: &BorrowedMessage<'_>) -> bool {
+        let Ok(offset) = u64::try_from(record.offset()) else { return true };
+        let (index, name) = {
+            let mut state = self.shared.lock();
+            let index = state.assignment.index(record.topic(), record.partition());
+            (index, state.assignment.limits_of(index, offset).cloned())
+        };
+        let Some(name) = name else { return true };
+        // Copied outside of the lock: `receive` is never held up by a large record.
+        let (message, mark) = record::message(record, &name, self.tuning.limits);
+        let room = {
+            let mut state = self.shared.lock();
+            state.assignment.push(index, Held { offset, message, mark });
+            state.assignment.buffered() < self.tuning.buffer_bytes_max
+        };
+        self.shared.arrived.notify_waiters();
+        room
+    }
+
+    fn at_end(&self, number: i32) {
+        let candidates = self.shared.lock().assignment.end_of(number);
+        self.shared.arrived.notify_waiters();
+        for (index, generation, read_next) in candidates {
+            self.ask_end(index, generation, read_next);
+        }
+    }
+
+    /// Several topics have a partition of this number: asks beside this thread whether anything is left.
+    fn ask_end(&self, index: Index, generation: u64, read_next: u64) {
+        let place = {
+            let state = self.shared.lock();
+            let Some(partition) = state.assignment.get(index) else { return };
+            (partition.topic.to_string(), partition.number)
+        };
+        let context = self.context();
+        let (reader, timeout, shared) = (context.vetting.reader.clone(), self.tuning.timeout, self.shared.clone());
+        context.runtime.spawn(async move {
+            let asked = blocking(move || {
+                let found = crate::probe::Probe::open(&reader, timeout)?.first_records(&[(place, read_next)])?;
+                Ok(found.is_empty())
+            });
+            if matches!(asked.await, Ok(true)) {
+                shared.lock().assignment.at_end(index, generation, read_next);
+                shared.wake();
+            }
+        });
+    }
+
+    fn troubled(&self, error: &KafkaError) {
+        tracing::debug!(%error, "kafka: poll");
+        if matches!(error, KafkaError::MessageConsumptionFatal(_)) {
+            return self.shared.fail(classify("the group", error).detail());
+        }
+        match error.rdkafka_error_code() {
+            // Retention overtook a partition, or its topic was made again: compare anew.
+            Some(Code::AutoOffsetReset) => self.compare_again(),
+            Some(code @ (Code::UnknownTopicOrPartition | Code::UnknownTopic | Code::TopicAuthorizationFailed)) => {
+                self.shared.trouble(Trouble::Topic, format!("kafka: a topic cannot be read: {code}"));
+            }
+            Some(Code::FencedInstanceId) => self.shared.fail(
+                "kafka: another member runs with the same `group_instance_id`; give each member its own".to_owned(),
+            ),
+            Some(code @ (Code::GroupAuthorizationFailed | Code::InconsistentGroupProtocol)) => self.shared.fail(format!(
+                "kafka: the group refuses this member: {code}; check the rights on `group`, and that all its members use the same `assignor`"
+            )),
+            _ => {}
+        }
+    }
+
+    /// Live partitions begin a new generation from the comparison on.
+    fn compare_again(&self) {
+        let live: Vec<Index> = {
+            let mut state = self.shared.lock();
+            let live: Vec<_> =
+                state.assignment.ours().filter(|(_, p)| p.phase == Phase::Live).map(|(index, _)| index).collect();
+            state.assignment.assign(&live);
+            live
+        };
+        self.context().vet(&live);
+    }
+
+    /// Tells what is reached and leaves the group. `close` waits for this with a deadline and goes on
+    /// without it (TRAPS T52).
+    fn close(self) {
+        let untold = self.shared.lock().assignment.untold(None);
+        if let Err(error) = tell(&self.client, &self.shared, &untold, NOTE) {
+            tracing::info!(%error, "kafka: not told at the end; the next start sees duplicates");
+        }
+        if self.client.close_queue().is_ok() {
+            while !self.client.closed() {
+                self.client.poll(POLL);
+            }
+        }
+    }
+}
+
+/// Says at the thread's end, even at a panic's, that there will be nothing more.
+struct End(Arc<Shared>);
+
+impl Drop for End {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.fail("kafka: the client's thread panicked; this is a bug in Semel".to_owned());
+        }
+        self.0.ended.send_replace(true);
+        self.0.wake();
+    }
+}
+
+/// Makes the client. It does not join the group yet.
+pub(crate) fn client(config: &rdkafka::ClientConfig, context: Context) -> Result<Client, semel_core::Fault> {
+    options::create(config.create_with_context(context))
+}

@@ -1,0 +1,87 @@
+//! A record as a message: everything kept as it came, within the limits.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use rdkafka::message::{BorrowedHeaders, BorrowedMessage, Headers as _, Message as _};
+use semel_core::Message;
+use semel_core::ledger::Mark;
+use semel_core::message::{Cut, Headers};
+use semel_core::Position;
+use sha2::{Digest, Sha256};
+
+use crate::mark;
+use crate::options::KafkaOptions;
+
+/// Of a value that is too large so much is handed out, for the operator to see what it is.
+pub(crate) const CUT_BYTES: usize = 64 << 10;
+
+/// What a message may weigh.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    pub(crate) message_bytes_max: usize,
+    pub(crate) header_count_max: usize,
+    pub(crate) header_bytes_max: usize,
+}
+
+impl From<&KafkaOptions> for Limits {
+    fn from(options: &KafkaOptions) -> Self {
+        Self {
+            message_bytes_max: options.message_bytes_max,
+            header_count_max: options.header_count_max,
+            header_bytes_max: options.header_bytes_max,
+        }
+    }
+}
+
+/// Copies a record out of the client library's memory. Its mark goes with it.
+///
+/// A record with too many or too large headers keeps those within the limit, and is marked as cut like one
+/// with a value too large: a key or a field may be among the lost ones, so it must not be judged.
+pub(crate) fn message(record: &BorrowedMessage<'_>, partition: &Arc<str>, limits: Limits) -> (Message, Mark) {
+    let timestamp_ms = record.timestamp().to_millis();
+    // The client library panics at a header whose name is not UTF-8. Such a record must end dead like any
+    // other that cannot be judged, and not end the consumer (E050).
+    let read = catch_unwind(AssertUnwindSafe(|| headers(record.headers(), limits)));
+    let (headers, headers_whole, headers_size) = read.unwrap_or_else(|_| (Arc::new([]), false, 0));
+    let value = record.payload();
+    let whole = value.is_none_or(|value| value.len() <= limits.message_bytes_max) && headers_whole;
+    let shown = if whole { usize::MAX } else { CUT_BYTES };
+    let message = Message {
+        payload: value.map(|value| Bytes::copy_from_slice(&value[..value.len().min(shown)])),
+        cut: (!whole).then(|| cut(value.unwrap_or_default(), headers_size)),
+        headers,
+        position: Position { partition: partition.clone(), offset: u64::try_from(record.offset()).ok() },
+        message_key: record.key().map(Bytes::copy_from_slice),
+        attempt: 1,
+        timestamp_ms,
+    };
+    (message, mark::of(timestamp_ms, record.key()))
+}
+
+fn cut(value: &[u8], headers_size: usize) -> Cut {
+    let mut hash = [0; 16];
+    hash.copy_from_slice(&Sha256::digest(value)[..16]);
+    Cut { size: value.len() as u64 + headers_size as u64, hash }
+}
+
+/// The headers within the limits, whether that is all of them, and the bytes of all.
+fn headers(given: Option<&BorrowedHeaders>, limits: Limits) -> (Headers, bool, usize) {
+    let Some(given) = given else {
+        return (Arc::new([]), true, 0);
+    };
+    let size: usize = given.iter().map(|header| header.key.len() + header.value.map_or(0, <[u8]>::len)).sum();
+    let mut left = limits.header_bytes_max;
+    let kept: Vec<_> = given
+        .iter()
+        .take(limits.header_count_max)
+        .map_while(|header| {
+            let value = header.value.unwrap_or_default();
+            left = left.checked_sub(header.key.len() + value.len())?;
+            Some((header.key.to_owned(), Bytes::copy_from_slice(value)))
+        })
+        .collect();
+    let whole = kept.len() == given.count();
+    (kept.into(), whole, size)
+}

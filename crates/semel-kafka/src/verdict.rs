@@ -1,0 +1,232 @@
+//! Where a partition starts, or why it must not: compares the ledger's position with the group's offset and
+//! with what the partition holds. A pure function of facts, so that every case is a row of a test.
+//!
+//! | ledger's position | group's offset | then |
+//! |---|---|---|
+//! | beyond the partition's end, or its mark is not the record's | any | stop: the topic was made again |
+//! | `next` | more than `next` | stop: the database lost commits it had confirmed |
+//! | `next` | `next` or less | start at the group's offset: ordinary redelivery, counted as replay |
+//! | `next` | none (expired, deleted) | start at `next` |
+//! | none | any | a first start: `start_at` decides |
+//!
+//! **Why the group's offset, when the ledger's position is ahead of it?** The position proves that all below
+//! it is settled, so starting there would be safe, too. But the broker's offset is the one that operators
+//! know how to move: a group that was set back on purpose is to be read again, and what the ledger knows
+//! comes out as duplicates. The price is small: after a crash, what was committed and not yet told. A
+//! missing offset is no such wish, so there the ledger's position stands in (TRAPS T55).
+
+use semel_core::ledger::Mark;
+
+use crate::assignment::Start;
+use crate::options::StartAt;
+
+/// What is known of a partition when it is assigned. Gathered in this order: first the group's offset, then
+/// the ledger's position, then the ends. A member that just left may commit meanwhile, and every offset it
+/// told was in the ledger before; read the other way round it would look like lost commits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Facts {
+    pub(crate) committed: Option<Offset>,
+    pub(crate) ledger: Option<(u64, Mark)>,
+    /// The first offset the broker still has.
+    pub(crate) low: u64,
+    /// The end: behind the last record of a finished transaction.
+    pub(crate) high: u64,
+    pub(crate) before: Before,
+    /// The first offset of the time asked for, if the partition has one.
+    pub(crate) at_time: Option<u64>,
+}
+
+/// The group's committed offset.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Offset {
+    pub(crate) next: u64,
+    /// Semel told it as the place of a first start, before anything was handled.
+    pub(crate) is_start: bool,
+}
+
+/// The record before the ledger's position, read again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Before {
+    /// It bears the stored mark.
+    Same,
+    /// Another record is at its place.
+    Other,
+    /// Removed by retention or compaction, or it cannot be compared.
+    Gone,
+}
+
+/// What to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Start {
+        start: Start,
+        /// Offsets that the broker removed before anything handled them.
+        removed: u64,
+    },
+    /// Going on could skip or repeat messages unseen.
+    Stop(String),
+}
+
+/// Judges one partition.
+pub(crate) fn judge(name: &str, facts: &Facts, start_at: StartAt) -> Verdict {
+    match &facts.ledger {
+        Some((next, _)) => known(name, *next, facts),
+        None => first(name, facts, start_at),
+    }
+}
+
+fn known(name: &str, next: u64, facts: &Facts) -> Verdict {
+    let Facts { committed, low, high, before, .. } = facts;
+    if next > *high {
+        return Verdict::Stop(format!(
+            "kafka {name}: the ledger has handled everything below offset {next}, but the partition ends at {high}. The topic was deleted and made again, or the broker lost its tail. \
+             Nothing was handed out. `semel doctor` shows both numbers; if the new topic is right, `semel rewind` sets the ledger's position back"
+        ));
+    }
+    if *before == Before::Other {
+        return Verdict::Stop(format!(
+            "kafka {name}: the record at offset {} is not the one the ledger has handled there (its position is {next}, the partition ends at {high}). The topic was deleted and made again. \
+             Nothing was handed out. `semel doctor` shows more; if the new topic is right, `semel rewind` sets the ledger's position back",
+            next.saturating_sub(1)
+        ));
+    }
+    match committed {
+        Some(offset) if offset.next > next => Verdict::Stop(format!(
+            "kafka {name}: the group's committed offset is {}, ahead of the ledger's position {next}. The broker is told only what the ledger has committed, so the database lost commits (a restore, a failover). \
+             Nothing was handed out. `semel doctor` shows both numbers; `semel rewind` reads the source again from the ledger's position",
+            offset.next
+        )),
+        Some(offset) => start(offset.next.max(*low), facts, false, low.saturating_sub(next)),
+        None => start(next.max(*low), facts, *low <= next, low.saturating_sub(next)),
+    }
+}
+
+fn first(name: &str, facts: &Facts, start_at: StartAt) -> Verdict {
+    let Facts { committed, low, high, at_time, .. } = facts;
+    let begin = |offset: u64| {
+        let tell = committed.is_none_or(|committed| committed.next != offset);
+        start(offset, facts, tell, 0)
+    };
+    match start_at {
+        StartAt::Earliest => begin(*low),
+        // Where an earlier start found the end: what came since then was not handled, and is not skipped.
+        StartAt::Latest => match committed {
+            Some(offset) if offset.is_start => begin(offset.next.clamp(*low, *high)),
+            _ => begin(*high),
+        },
+        StartAt::Timestamp(_) => begin(at_time.unwrap_or(*high)),
+        StartAt::Committed => match committed {
+            Some(offset) if offset.next > *high => Verdict::Stop(format!(
+                "kafka {name}: start_at = \"committed\", but the group's offset {} is beyond the partition's end {high}: the topic was made again. Set start_at to what is right for the new topic",
+                offset.next
+            )),
+            Some(offset) => start(offset.next.max(*low), facts, false, low.saturating_sub(offset.next)),
+            None if low == high => begin(*high),
+            None => Verdict::Stop(format!(
+                "kafka {name}: start_at = \"committed\", but the group has no offset for this partition (it expired, or the partition is new), and the ledger knows nothing of it. \
+                 Set start_at to \"earliest\", \"latest\" or a time; it is used only where the ledger has no position"
+            )),
+        },
+    }
+}
+
+fn start(offset: u64, facts: &Facts, tell: bool, removed: u64) -> Verdict {
+    Verdict::Start { start: Start { offset, end: facts.high, tell }, removed }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts(ledger: Option<u64>, committed: Option<u64>) -> Facts {
+        Facts {
+            committed: committed.map(|next| Offset { next, is_start: false }),
+            ledger: ledger.map(|next| (next, Mark::new())),
+            low: 10,
+            high: 100,
+            before: Before::Same,
+            at_time: None,
+        }
+    }
+
+    fn started(facts: &Facts, start_at: StartAt) -> (u64, bool, u64) {
+        match judge("t/0", facts, start_at) {
+            Verdict::Start { start, removed } => (start.offset, start.tell, removed),
+            Verdict::Stop(text) => panic!("{text}"),
+        }
+    }
+
+    fn stopped(facts: &Facts, start_at: StartAt) -> String {
+        match judge("t/0", facts, start_at) {
+            Verdict::Start { start, .. } => panic!("started at {start:?}"),
+            Verdict::Stop(text) => text,
+        }
+    }
+
+    #[test]
+    fn a_broker_behind_the_ledger_delivers_again() {
+        for start_at in [StartAt::Earliest, StartAt::Latest, StartAt::Committed, StartAt::Timestamp(0)] {
+            assert_eq!(started(&facts(Some(50), Some(40)), start_at), (40, false, 0));
+            assert_eq!(started(&facts(Some(50), Some(50)), start_at), (50, false, 0));
+        }
+    }
+
+    #[test]
+    fn t55_when_the_groups_offset_is_gone_the_ledgers_position_stands_in() {
+        for start_at in [StartAt::Earliest, StartAt::Latest, StartAt::Committed] {
+            assert_eq!(started(&facts(Some(50), None), start_at), (50, true, 0));
+        }
+    }
+
+    #[test]
+    fn a_broker_ahead_of_the_ledger_stops_with_both_numbers() {
+        let text = stopped(&facts(Some(50), Some(51)), StartAt::Earliest);
+        for part in ["t/0", "50", "51", "semel doctor", "semel rewind"] {
+            assert!(text.contains(part), "{text}");
+        }
+    }
+
+    #[test]
+    fn t57_a_topic_made_again_stops() {
+        assert!(stopped(&facts(Some(101), Some(5)), StartAt::Earliest).contains("made again"));
+        let other = Facts { before: Before::Other, ..facts(Some(50), Some(50)) };
+        assert!(stopped(&other, StartAt::Earliest).contains("offset 49"));
+        let gone = Facts { before: Before::Gone, ..facts(Some(50), Some(50)) };
+        assert_eq!(started(&gone, StartAt::Earliest), (50, false, 0), "retention and compaction are no alarm");
+        assert_eq!(started(&facts(Some(100), Some(100)), StartAt::Earliest), (100, false, 0), "the end is not beyond it");
+    }
+
+    #[test]
+    fn what_retention_removed_unhandled_is_counted_and_told_to_nobody() {
+        // Told to the broker, offset 10 would look like lost commits at the next start.
+        assert_eq!(started(&facts(Some(5), Some(3)), StartAt::Earliest), (10, false, 5));
+        assert_eq!(started(&facts(Some(5), None), StartAt::Earliest), (10, false, 5));
+        assert_eq!(started(&facts(Some(50), Some(3)), StartAt::Earliest), (10, false, 0));
+    }
+
+    #[test]
+    fn a_first_start_is_decided_by_start_at_and_the_group_is_moved_there() {
+        assert_eq!(started(&facts(None, Some(70)), StartAt::Earliest), (10, true, 0));
+        assert_eq!(started(&facts(None, None), StartAt::Earliest), (10, true, 0));
+        assert_eq!(started(&facts(None, Some(70)), StartAt::Latest), (100, true, 0));
+        assert_eq!(started(&facts(None, Some(70)), StartAt::Committed), (70, false, 0));
+        let at = |at_time| Facts { at_time, ..facts(None, None) };
+        assert_eq!(started(&at(Some(33)), StartAt::Timestamp(1)), (33, true, 0));
+        assert_eq!(started(&at(None), StartAt::Timestamp(1)), (100, true, 0));
+    }
+
+    #[test]
+    fn latest_does_not_skip_what_came_between_two_first_starts() {
+        let mut again = facts(None, Some(70));
+        again.committed = Some(Offset { next: 70, is_start: true });
+        assert_eq!(started(&again, StartAt::Latest), (70, false, 0));
+    }
+
+    #[test]
+    fn committed_without_an_offset_is_an_error_and_not_a_guess() {
+        assert!(stopped(&facts(None, None), StartAt::Committed).contains("start_at"));
+        assert!(stopped(&facts(None, Some(101)), StartAt::Committed).contains("beyond"));
+        let empty = Facts { low: 0, high: 0, ..facts(None, None) };
+        assert_eq!(started(&empty, StartAt::Committed), (0, true, 0));
+    }
+}
