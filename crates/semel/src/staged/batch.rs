@@ -30,7 +30,7 @@ pub(super) struct Slot<R> {
     /// Its place in [`Batch::deltas`].
     pub(super) delta: Option<usize>,
     /// The row whose deltas its content waits for.
-    pub(super) depends: Option<Name>,
+    pub(super) depends: Option<Box<Name>>,
 }
 
 impl<R> Slot<R> {
@@ -78,7 +78,7 @@ pub(super) enum Undo<R> {
         slot: (usize, usize),
         row: Option<R>,
         put: bool,
-        depends: Option<Name>,
+        depends: Option<Box<Name>>,
     },
     Add {
         delta: usize,
@@ -95,20 +95,30 @@ pub(super) struct Batch<R> {
     pub(super) deltas: Vec<Sums>,
     pub(super) appended: Vec<Appended<R>>,
     pub(super) undo: Vec<Undo<R>>,
+    /// Values on their way to the store, kept for their memory only.
+    pub(super) values: Vec<Value>,
 }
 
 impl<R: Clone> Batch<R> {
-    pub(super) fn new(tables: &'static [&'static Table], messages: usize) -> Self {
-        let slots = tables
-            .iter()
-            .map(|_| Slots::with_capacity_and_hasher(messages, Build::default()));
+    pub(super) fn new(tables: &'static [&'static Table]) -> Self {
+        let slots = tables.iter().map(|_| Slots::default());
         Self {
             tables,
             slots: slots.collect(),
             deltas: Vec::new(),
             appended: Vec::new(),
             undo: Vec::new(),
+            values: Vec::new(),
         }
+    }
+
+    /// Forgets everything but the memory.
+    pub(super) fn clear(&mut self) {
+        self.slots.iter_mut().for_each(Slots::clear);
+        self.deltas.clear();
+        self.appended.clear();
+        self.undo.clear();
+        self.values.clear();
     }
 
     pub(super) fn at(&mut self, (table, index): (usize, usize)) -> (&Value, &mut Slot<R>) {

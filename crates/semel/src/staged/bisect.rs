@@ -38,9 +38,10 @@ enum Try {
 pub(super) async fn run<S: Staged, U: Unit + Rows>(
     staged: &S,
     unit: &mut U,
+    batch: &mut Batch<S::Row>,
     fresh: &[Fresh<'_, S::Work>],
 ) -> Result<Vec<Said>, Fault> {
-    let fault = match part(staged, unit, fresh, Save::Claims).await? {
+    let fault = match part(staged, unit, batch, fresh, Save::Claims).await? {
         Part::Done(said) => return Ok(said),
         Part::Refused(fault) => fault,
     };
@@ -52,7 +53,7 @@ pub(super) async fn run<S: Staged, U: Unit + Rows>(
     halve(&mut parts, 0..fresh.len());
     while let Some(range) = parts.pop() {
         unit.save(Save::Group).await?;
-        match part(staged, unit, &fresh[range.clone()], Save::Group).await? {
+        match part(staged, unit, batch, &fresh[range.clone()], Save::Group).await? {
             Part::Done(answers) => said.extend(answers),
             Part::Refused(fault) if range.len() == 1 => said.push(Said::Fault(fault)),
             Part::Refused(_) => halve(&mut parts, range),
@@ -71,12 +72,13 @@ fn halve(parts: &mut Vec<Range<usize>>, range: Range<usize>) {
 async fn part<S: Staged, U: Unit + Rows>(
     staged: &S,
     unit: &mut U,
+    batch: &mut Batch<S::Row>,
     fresh: &[Fresh<'_, S::Work>],
     save: Save,
 ) -> Result<Part, Fault> {
     let mut last = String::new();
     for tries in 1..=TRIES_MAX {
-        match attempt(staged, unit, fresh).await {
+        match attempt(staged, unit, batch, fresh).await {
             Ok(Try::Done(said)) => return Ok(Part::Done(said)),
             Ok(Try::Again(why)) => last = why,
             // Halving is cheaper than trying: it ends at the message that is alone to blame.
@@ -99,16 +101,17 @@ async fn part<S: Staged, U: Unit + Rows>(
 async fn attempt<S: Staged, U: Unit + Rows>(
     staged: &S,
     unit: &mut U,
+    batch: &mut Batch<S::Row>,
     fresh: &[Fresh<'_, S::Work>],
 ) -> Result<Try, Fault> {
-    let mut batch = Batch::new(staged.tables(), fresh.len());
-    let Locked::All(endless) = naming::lock(staged, unit, &mut batch, fresh).await? else {
+    batch.clear();
+    let Locked::All(endless) = naming::lock(staged, unit, batch, fresh).await? else {
         return Ok(Try::Again(format!(
             "rows kept appearing before their lock, {TRIES_MAX} times"
         )));
     };
-    let said = deciding::decide(staged, &mut batch, fresh, &endless);
-    Ok(match flush::flush(staged, unit, &mut batch).await? {
+    let said = deciding::decide(staged, batch, fresh, &endless);
+    Ok(match flush::flush(staged, unit, batch).await? {
         Flushed::All => Try::Done(said),
         Flushed::Collision(table) => collided(batch.tables[table].name, batch.puts_unnamed(table)),
     })

@@ -92,8 +92,8 @@ impl<S: Staged> Deciding<'_, S> {
         let kept = slot.depends.clone();
         let row = slot.row.replace(row);
         let put = std::mem::replace(&mut slot.put, true);
-        if depends.is_some() {
-            slot.depends = depends;
+        if let Some(depends) = depends {
+            slot.depends = Some(Box::new(depends));
         }
         self.batch.undo.push(Undo::Put {
             slot: (table, index),

@@ -41,7 +41,7 @@ pub(super) async fn flush<S: Staged, U: Rows>(
     unit: &mut U,
     batch: &mut Batch<S::Row>,
 ) -> Result<Flushed, Fault> {
-    let mut values = Vec::new();
+    let mut values = std::mem::take(&mut batch.values);
     for kind in [Kind::Insert, Kind::Update] {
         for (at, table) in batch.tables.iter().enumerate() {
             collect(staged, batch, at, kind, &mut values);
@@ -62,6 +62,7 @@ pub(super) async fn flush<S: Staged, U: Rows>(
             return Ok(Flushed::Collision(at));
         }
     }
+    batch.values = values;
     Ok(Flushed::All)
 }
 
