@@ -1,0 +1,197 @@
+//! The connection is hurt at every request of a unit, in every way; each unknown commit must be resolved to what
+//! is true, and each key must end up applied exactly once.
+
+use semel_core::ledger::{Claimed, Commit, Fence, Reached, Record, Resolved, Save};
+use semel_core::{Fault, Key, Ledger, Unit};
+use semel_postgres::{PostgresLane, PostgresLedger};
+use semel_sql::Lend;
+
+use crate::proxy::{HURTS, Hurt, Proxy};
+use crate::world::{World, key, number, run};
+
+/// How one try ended, as the engine would see it.
+enum Ended {
+    Committed,
+    /// Nothing was concluded, and no COMMIT can have been sent.
+    Failed,
+    RolledBack,
+    Unknown(Fence),
+}
+
+/// A unit as the engine runs one: claim, a handler's statement in a savepoint, a record, commit. `fence` tells
+/// the caller how far it came, since the caller may have to abort it.
+async fn unit(
+    world: &World,
+    ledger: &PostgresLedger,
+    lane: PostgresLane,
+    key: Key,
+    begun: &std::sync::Mutex<Option<Fence>>,
+) -> Result<Commit<PostgresLane>, Fault> {
+    let mut unit = ledger.begin(lane).await?;
+    *begun.lock().unwrap() = Some(unit.fence());
+    let claimed = unit.claim(&[world.claim(key)]).await?;
+    unit.save(Save::Claims).await?;
+    let mut record = Record::default();
+    if claimed == [Claimed::Fresh] {
+        sqlx::query("INSERT INTO effect VALUES ($1)")
+            .bind(sqlx::types::Uuid::from_bytes(key.into_bytes()))
+            .execute(&mut unit.lend())
+            .await?;
+    } else {
+        record.sightings.push(world.sighting(key));
+    }
+    record.positions.push(Reached { source: world.source, partition: "p".into(), next: 1, mark: "m".into() });
+    unit.write(&record).await?;
+    Ok(unit.commit().await)
+}
+
+/// Runs a unit until it ends, or until the proxy has left it hanging: then it is aborted with its connection, as
+/// `unit_deadline` does, and its outcome is unknown.
+async fn hurt(world: &World, ledger: &PostgresLedger, lane: PostgresLane, key: Key, proxy: &Proxy, how: Hurt) -> Ended {
+    let begun = std::sync::Mutex::new(None);
+    let ended = tokio::select! {
+        ended = unit(world, ledger, lane, key, &begun) => Some(ended),
+        () = hanging(proxy, how) => None,
+    };
+    let fence = *begun.lock().unwrap();
+    match ended {
+        Some(Ok(Commit::Committed(..))) => Ended::Committed,
+        Some(Ok(Commit::RolledBack(_))) => Ended::RolledBack,
+        Some(Ok(Commit::Unknown(_))) => Ended::Unknown(fence.unwrap()),
+        Some(Err(_)) => Ended::Failed,
+        None => fence.map_or(Ended::Failed, Ended::Unknown),
+    }
+}
+
+async fn hanging(proxy: &Proxy, how: Hurt) {
+    if how.is_silent() {
+        proxy.reached().await;
+    } else {
+        std::future::pending::<()>().await;
+    }
+}
+
+#[derive(Debug, Default)]
+struct Tally {
+    cuts: u32,
+    unknown: u32,
+    unknown_committed: u32,
+    rolled_back: u32,
+    failed: u32,
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t03_e016_every_cut_at_every_request_is_resolved_to_the_truth() {
+    let world = World::with(|o| o.resolve_wait_ms = 30).await;
+    run(&mut world.psql().await, "CREATE TABLE effect (key uuid PRIMARY KEY)").await;
+    let proxy = Proxy::before(&world.options.url).await;
+    let hurt_ledger = world.again(|o| o.url.clone_from(&proxy.url)).await;
+    let mut tally = Tally::default();
+    let mut keys = 0;
+    for warm in [false, true, true] {
+        for how in HURTS {
+            let mut request = 1;
+            loop {
+                keys += 1;
+                if !one_cut(&world, &hurt_ledger, &proxy, (warm, how, request), key(keys), &mut tally).await {
+                    break;
+                }
+                request += 1;
+            }
+            assert!(request > if warm { 8 } else { 14 }, "{how:?}: only {request} requests");
+        }
+    }
+    println!("{tally:?}");
+    assert!(tally.cuts >= 200, "{tally:?}");
+    assert!(tally.unknown_committed > 0 && tally.unknown > tally.unknown_committed, "{tally:?}");
+    let mut psql = world.psql().await;
+    let exact = i64::try_from(keys).unwrap();
+    assert_eq!(number(&mut psql, "SELECT count(*) FROM effect").await, exact);
+    assert_eq!(number(&mut psql, "SELECT count(*) FROM effect JOIN semel_ledger USING (key)").await, exact);
+}
+
+/// One cut and its aftermath; false when the unit ended before the chosen request came.
+async fn one_cut(
+    world: &World,
+    hurt_ledger: &PostgresLedger,
+    proxy: &Proxy,
+    (warm, how, request): (bool, Hurt, u64),
+    key: Key,
+    tally: &mut Tally,
+) -> bool {
+    let lane_id = world.lane_id(0);
+    let mut lane = hurt_ledger.connect(lane_id).await.unwrap();
+    if warm {
+        // Statements are prepared by a unit of a key that was there, then by one that is new.
+        for n in [0, u64::MAX - rand::random::<u64>() / 2] {
+            let warming = semel_core::Key::from_bytes(u128::from(n).to_be_bytes());
+            let began = std::sync::Mutex::new(None);
+            let commit = unit(world, hurt_ledger, lane, warming, &began).await.unwrap();
+            lane = crate::world::committed(commit).1;
+            run(&mut world.psql().await, &format!("DELETE FROM effect WHERE key = '{warming}'")).await;
+        }
+    }
+    proxy.arm(request, how);
+    let ended = hurt(world, hurt_ledger, lane, key, proxy, how).await;
+    let struck = proxy.struck();
+    let place = format!("warm={warm} {how:?} at request {request}");
+    match ended {
+        Ended::Committed => assert!(!struck, "{place}: a commit was confirmed by nobody"),
+        Ended::Failed => tally.failed += 1,
+        Ended::RolledBack => tally.rolled_back += 1,
+        Ended::Unknown(fence) => {
+            tally.unknown += 1;
+            let resolved = world.ledger.resolve(fence).await.unwrap_or_else(|e| panic!("{place}: {e}"));
+            let truth = world.holds(key).await;
+            match resolved {
+                Resolved::Committed(proof) => {
+                    tally.unknown_committed += 1;
+                    assert!(truth, "{place}: told as committed, and is not");
+                    assert_eq!(proof.fence(), fence);
+                }
+                Resolved::RolledBack => assert!(!truth, "{place}: told as rolled back, and is committed"),
+                Resolved::Lost => panic!("{place}: nothing was lost"),
+            }
+        }
+    }
+    proxy.rest();
+    tally.cuts += u32::from(struck);
+    // The broker delivers again; the lane has a new connection.
+    again(world, key, &place).await;
+    struck
+}
+
+async fn again(world: &World, key: Key, place: &str) {
+    let lane = world.ledger.connect(world.lane_id(0)).await.unwrap();
+    let begun = std::sync::Mutex::new(None);
+    match unit(world, &world.ledger, lane, key, &begun).await {
+        Ok(Commit::Committed(..)) => {}
+        Ok(Commit::RolledBack(fault) | Commit::Unknown(fault)) | Err(fault) => panic!("{place}: {fault}"),
+    }
+    let sql = format!("SELECT count(*) FROM effect WHERE key = '{key}'");
+    assert_eq!(number(&mut world.psql().await, &sql).await, 1, "{place}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t33_a_half_open_connection_is_given_up_and_its_silent_session_ended() {
+    let world = World::with(|o| o.resolve_wait_ms = 30).await;
+    let proxy = Proxy::before(&world.options.url).await;
+    let hurt_ledger = world.again(|o| o.url.clone_from(&proxy.url)).await;
+    let lane = hurt_ledger.connect(world.lane_id(0)).await.unwrap();
+    let mut unit = hurt_ledger.begin(lane).await.unwrap();
+    let fence = unit.fence();
+    // Parse and execute pass; then silence while the server holds the fence and the key.
+    proxy.arm(2, Hurt::HoldReply);
+    let claims = [world.claim(key(1))];
+    tokio::select! {
+        _ = unit.claim(&claims) => panic!("nothing answers"),
+        () = proxy.reached() => {}
+    }
+    drop(unit);
+    let sessions = "SELECT count(*) FROM pg_locks JOIN semel_fence ON transactionid = xmax";
+    assert_eq!(number(&mut world.psql().await, sessions).await, 1);
+    assert_eq!(world.ledger.resolve(fence).await.unwrap(), Resolved::RolledBack);
+    assert_eq!(number(&mut world.psql().await, sessions).await, 0);
+    assert!(!world.holds(key(1)).await);
+    proxy.rest();
+}
