@@ -1,0 +1,594 @@
+//! The life of one channel: takes what the broker pushes, sends acks in order, gives nacked deliveries
+//! back when their delay is over, and asks the broker for a sign of life. It ends at the first sign
+//! that something is wrong; the next one starts clean.
+
+use std::collections::BTreeSet;
+use std::num::NonZeroU64;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::{FutureExt, join_all};
+use futures_util::stream::StreamExt;
+use lapin::options::{
+    BasicAckOptions, BasicCancelOptions, BasicConsumeOptions, BasicNackOptions, BasicQosOptions,
+    QueueDeclareOptions,
+};
+use lapin::types::{AMQPValue, FieldTable};
+use lapin::{Channel, Consumer, Queue};
+use semel_core::Message;
+use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
+
+use crate::content::{self, Sizes};
+use crate::fault::Refusal;
+use crate::link::Link;
+use crate::options::{Declare, RabbitOptions};
+use crate::source::{Depth, Order, Shared, stop};
+use crate::window::{Acks, Window};
+
+/// The broker is asked for a sign of life this often.
+const PROBE_INTERVAL: Duration = Duration::from_secs(2);
+
+/// A delivery is never given back sooner: a consumer that stops gives back hundreds at once, and each
+/// would come straight back to it, counted once more against the queue's delivery limit (TRAPS T45).
+const GIVE_BACK_AFTER: Duration = Duration::from_millis(500);
+
+/// Deliveries taken from the client before callers hear of them.
+const DELIVER_COUNT_MAX: usize = 512;
+
+/// How a session ended.
+#[derive(Debug)]
+pub(crate) enum Ending {
+    /// It was told to.
+    Stopped,
+    /// The channel is gone.
+    Lost(Lost),
+}
+
+/// Why a channel is gone.
+#[derive(Debug)]
+pub(crate) struct Lost {
+    pub(crate) reason: Refusal,
+    /// The peer is silent: it was waited for long enough, and there is nobody to say goodbye to.
+    pub(crate) silent: bool,
+}
+
+impl Lost {
+    fn because(why: impl ToString) -> Self {
+        Self {
+            reason: Refusal::ended(why),
+            silent: false,
+        }
+    }
+
+    fn silent(why: impl ToString) -> Self {
+        Self {
+            reason: Refusal::ended(why),
+            silent: true,
+        }
+    }
+}
+
+type Probe = Pin<Box<dyn Future<Output = lapin::Result<Queue>> + Send>>;
+
+/// An open channel that consumes.
+pub(crate) struct Session {
+    link: Link,
+    channel: Channel,
+    consumer: Consumer,
+    options: RabbitOptions,
+    control: Channel,
+    prefetch: u16,
+}
+
+impl Session {
+    /// Connects, sees to the queue, and consumes.
+    pub(crate) async fn open(options: &RabbitOptions, prefetch: u16) -> Result<Self, Refusal> {
+        let link = Link::open(&options.broker()).await?;
+        let limit = Duration::from_millis(options.connect_timeout_ms);
+        let opening = async {
+            let control = link.channel().await?;
+            let channel = link.channel().await?;
+            declare(&control, options)
+                .await
+                .map_err(|error| Refusal::of_queue(&options.queue, link.vhost(), &error))?;
+            let consumer = consume(&channel, &options.queue, prefetch).await;
+            let consumer = consumer
+                .map_err(|error| Refusal::of_queue(&options.queue, link.vhost(), &error))?;
+            Ok((control, channel, consumer))
+        };
+        match tokio::time::timeout(limit, opening).await {
+            Ok(Ok((control, channel, consumer))) => Ok(Self {
+                link,
+                channel,
+                consumer,
+                options: options.clone(),
+                control,
+                prefetch,
+            }),
+            Ok(Err(refusal)) => {
+                link.close().await;
+                Err(refusal)
+            }
+            Err(_) => {
+                link.cut();
+                Err(Refusal::ended(format!(
+                    "no answer about queue `{}` within {} ms",
+                    options.queue, options.connect_timeout_ms
+                )))
+            }
+        }
+    }
+
+    /// Connects and looks at the queue, without declaring or consuming anything.
+    pub(crate) async fn look(options: &RabbitOptions) -> Result<Depth, Refusal> {
+        let link = Link::open(&options.broker()).await?;
+        let limit = Duration::from_millis(options.connect_timeout_ms);
+        let passive = RabbitOptions {
+            declare: Declare::Passive,
+            ..options.clone()
+        };
+        let looking = async {
+            let channel = link.channel().await?;
+            declare(&channel, &passive)
+                .await
+                .map_err(|error| Refusal::of_queue(&options.queue, link.vhost(), &error))
+        };
+        let seen = tokio::time::timeout(limit, looking).await;
+        link.close().await;
+        seen.map_err(|_| Refusal::ended("no answer about the queue"))?
+    }
+
+    /// Runs until the channel is gone. Returns the prefetch to go on with, too.
+    pub(crate) async fn run(
+        self,
+        shared: &Shared,
+        orders: mpsc::UnboundedReceiver<Order>,
+        stopped: &mut watch::Receiver<bool>,
+    ) -> (Ending, u16) {
+        let now = Instant::now();
+        let mut life = Life {
+            shared,
+            wire: Wire {
+                channel: self.channel,
+                patience: self.options.liveness(),
+                queue: self.options.queue.as_str().into(),
+                vhost: self.link.vhost().to_owned(),
+            },
+            control: self.control,
+            consumer: Some(self.consumer),
+            pausing: false,
+            prefetch: self.prefetch,
+            options: self.options,
+            window: Window::default(),
+            give_back: BTreeSet::new(),
+            probe: None,
+            last_sign: now,
+            next_probe: now + PROBE_INTERVAL,
+            quiet_since: now,
+            alone: 0,
+        };
+        let ending = life.run(orders, stopped).await;
+        let prefetch = life.prefetch;
+        match &ending {
+            Ending::Lost(Lost { silent: true, .. }) => self.link.cut(),
+            // In a task of its own: the next session does not wait for a goodbye.
+            Ending::Lost(Lost { silent: false, .. }) => drop(tokio::spawn(self.link.close())),
+            Ending::Stopped => self.link.close().await,
+        }
+        (ending, prefetch)
+    }
+}
+
+/// See the module.
+struct Life<'a> {
+    shared: &'a Shared,
+    options: RabbitOptions,
+    wire: Wire,
+    control: Channel,
+    /// `None` while too many bytes are unsettled.
+    consumer: Option<Consumer>,
+    /// The consumer was told to stop; what it got before still comes out of it.
+    pausing: bool,
+    prefetch: u16,
+    window: Window,
+    give_back: BTreeSet<(Instant, NonZeroU64)>,
+    /// A question under way, and whether it is to find out that the queue is drained.
+    probe: Option<(Probe, Instant)>,
+    last_sign: Instant,
+    next_probe: Instant,
+    quiet_since: Instant,
+    /// How often in a row the broker said that nobody consumes.
+    alone: u8,
+}
+
+/// The channel that delivers, and whose acks settle.
+struct Wire {
+    channel: Channel,
+    /// How long a live peer may take to take something in or to answer.
+    patience: Duration,
+    queue: Arc<str>,
+    vhost: String,
+}
+
+#[expect(clippy::large_enum_variant, reason = "there is one at a time, on the stack")]
+enum Event {
+    Stop,
+    Delivered(Option<lapin::Result<lapin::message::Delivery>>),
+    Ordered(Order),
+    Probed(lapin::Result<Queue>),
+    Time,
+}
+
+impl Life<'_> {
+    async fn run(
+        &mut self,
+        mut orders: mpsc::UnboundedReceiver<Order>,
+        stopped: &mut watch::Receiver<bool>,
+    ) -> Ending {
+        loop {
+            let event = self.next(&mut orders, stopped).await;
+            let step = match event {
+                Event::Stop => return Ending::Stopped,
+                Event::Delivered(delivery) => self.delivered(delivery).await,
+                Event::Ordered(order) => self.ordered(order).await,
+                Event::Probed(answer) => self.probed(answer),
+                Event::Time => self.time().await,
+            };
+            if let Err(lost) = step {
+                return Ending::Lost(lost);
+            }
+        }
+    }
+
+    async fn next(
+        &mut self,
+        orders: &mut mpsc::UnboundedReceiver<Order>,
+        stopped: &mut watch::Receiver<bool>,
+    ) -> Event {
+        let wake = self.next_wake();
+        let (consumer, probe) = (&mut self.consumer, &mut self.probe);
+        // Fair on purpose: a flood of deliveries must not keep acks waiting, nor the other way round.
+        tokio::select! {
+            () = stop(stopped) => Event::Stop,
+            delivery = async { consumer.as_mut().expect("there is one").next().await }, if consumer.is_some() => Event::Delivered(delivery),
+            // The source keeps the sender as long as this session is its current one.
+            Some(order) = orders.recv() => Event::Ordered(order),
+            answer = async { (&mut probe.as_mut().expect("there is one").0).await }, if probe.is_some() => Event::Probed(answer),
+            () = tokio::time::sleep_until(wake) => Event::Time,
+        }
+    }
+
+    fn next_wake(&self) -> Instant {
+        let mut wake = if self.probe.is_some() {
+            self.dead_at()
+        } else {
+            self.next_probe
+        };
+        if let Some((due, _)) = self.give_back.first() {
+            wake = wake.min(*due);
+        }
+        if let Some(due) = self.drained_at() {
+            wake = wake.min(due);
+        }
+        wake
+    }
+
+    fn dead_at(&self) -> Instant {
+        let asked = self
+            .probe
+            .as_ref()
+            .map_or(self.last_sign, |(_, asked)| *asked);
+        self.last_sign.max(asked) + self.options.liveness()
+    }
+
+    /// When to ask whether the queue is drained.
+    fn drained_at(&self) -> Option<Instant> {
+        let possible =
+            self.probe.is_none() && self.window.open() == 0 && !self.shared.knows_it_is_drained();
+        possible.then(|| self.quiet_since + Duration::from_millis(self.options.idle_ms))
+    }
+
+    async fn time(&mut self) -> Result<(), Lost> {
+        let now = Instant::now();
+        if self.probe.is_some() && now >= self.dead_at() {
+            return Err(Lost::silent(format!(
+                "no sign of life for {} ms",
+                self.options.liveness_ms
+            )));
+        }
+        if self.probe.is_none()
+            && (now >= self.next_probe || self.drained_at().is_some_and(|due| now >= due))
+        {
+            self.ask(now);
+        }
+        self.give_back_due(now).await
+    }
+
+    /// Asks how the queue is: a sign of life of the broker, and its depth.
+    fn ask(&mut self, now: Instant) {
+        let (control, queue) = (self.control.clone(), self.wire.queue.clone());
+        let passive = QueueDeclareOptions {
+            passive: true,
+            ..QueueDeclareOptions::default()
+        };
+        let probe = async move {
+            control
+                .queue_declare(queue.as_ref().into(), passive, FieldTable::default())
+                .await
+        };
+        self.probe = Some((Box::pin(probe), now));
+        self.next_probe = now + PROBE_INTERVAL;
+    }
+
+    fn probed(&mut self, answer: lapin::Result<Queue>) -> Result<(), Lost> {
+        let asked = self.probe.take().map_or(self.last_sign, |(_, asked)| asked);
+        let queue = answer.map_err(|error| self.wire.lost(&error))?;
+        let now = Instant::now();
+        self.last_sign = now;
+        let depth = depth(&queue);
+        self.shared.seen(depth);
+        self.alone = if depth.consumers == 0 && self.consumer.is_some() {
+            self.alone + 1
+        } else {
+            0
+        };
+        if self.alone >= 2 {
+            return Err(Lost::because(
+                "the broker no longer counts us as a consumer",
+            ));
+        }
+        let quiet =
+            now.duration_since(self.quiet_since) >= Duration::from_millis(self.options.idle_ms);
+        if quiet && self.quiet_since <= asked && self.window.open() == 0 {
+            if depth.ready == 0 {
+                self.shared.drained();
+            } else {
+                // Messages that the broker does not give to us now: another consumer's turn, say.
+                self.quiet_since = now;
+            }
+        }
+        Ok(())
+    }
+
+    async fn delivered(
+        &mut self,
+        first: Option<lapin::Result<lapin::message::Delivery>>,
+    ) -> Result<(), Lost> {
+        self.last_sign = Instant::now();
+        self.quiet_since = self.last_sign;
+        let mut batch = Vec::new();
+        let mut next = Some(first);
+        let mut end = Ok(());
+        while let Some(delivery) = next {
+            match delivery {
+                Some(Ok(delivery)) => batch.push(self.take(delivery)?),
+                Some(Err(error)) => end = Err(self.wire.lost(&error)),
+                None => end = self.cancelled(),
+            }
+            if end.is_err() || self.consumer.is_none() || batch.len() >= DELIVER_COUNT_MAX {
+                break;
+            }
+            next = self
+                .consumer
+                .as_mut()
+                .and_then(|consumer| consumer.next().now_or_never());
+        }
+        end?;
+        if !batch.is_empty() {
+            self.shared.deliver(batch, self.window.open());
+        }
+        self.mind_the_bytes().await
+    }
+
+    fn take(&mut self, delivery: lapin::message::Delivery) -> Result<(NonZeroU64, Message), Lost> {
+        let tag = delivery.delivery_tag;
+        let sizes = Sizes {
+            message_bytes_max: self.options.message_bytes_max,
+            headers_bytes_max: self.options.headers_bytes_max,
+        };
+        let message = content::read(delivery, &self.wire.queue, sizes);
+        match self.window.deliver(tag, message.size()) {
+            Ok(tag) => Ok((tag, message)),
+            Err(expected) => Err(Lost::because(format!(
+                "delivery tag {tag} came where {expected} was due"
+            ))),
+        }
+    }
+
+    /// The stream of deliveries ended: because we stopped it, or the broker did.
+    fn cancelled(&mut self) -> Result<(), Lost> {
+        self.consumer = None;
+        if std::mem::take(&mut self.pausing) {
+            return Ok(());
+        }
+        Err(Lost::because(
+            "the broker cancelled the consumer: the queue was deleted, or its node went down",
+        ))
+    }
+
+    async fn ordered(&mut self, order: Order) -> Result<(), Lost> {
+        self.quiet_since = Instant::now();
+        for (tag, delay) in order.nacks {
+            self.give_back
+                .insert((self.quiet_since + delay.max(GIVE_BACK_AFTER), tag));
+        }
+        let acks = self.window.ack(order.acks);
+        let sent = self.wire.ack(&acks).await;
+        self.shared.settled(self.window.open());
+        let lost = acks.unknown + if sent.is_err() { acks.count } else { 0 };
+        // A caller that went away does not want to know.
+        let _ = order.reply.send(lost);
+        sent?;
+        self.mind_the_bytes().await
+    }
+
+    async fn give_back_due(&mut self, now: Instant) -> Result<(), Lost> {
+        let mut tags = Vec::new();
+        while let Some((due, tag)) = self.give_back.first().copied()
+            && due <= now
+        {
+            self.give_back.pop_first();
+            if self.window.give_back(tag) {
+                tags.push(tag);
+            }
+        }
+        if tags.is_empty() {
+            return Ok(());
+        }
+        self.quiet_since = now;
+        self.shared.settled(self.window.open());
+        self.wire.give_back(&tags).await
+    }
+
+    /// Stops consuming while too many bytes are unsettled, and goes on with a prefetch that fits them.
+    async fn mind_the_bytes(&mut self) -> Result<(), Lost> {
+        let (bytes, open, bytes_max) = (
+            self.window.bytes(),
+            self.window.open(),
+            self.options.prefetch_bytes_max,
+        );
+        if bytes > bytes_max
+            && open > 1
+            && self.prefetch > 1
+            && self.consumer.is_some()
+            && !self.pausing
+        {
+            let fitting = bytes_max.saturating_mul(open) / bytes;
+            self.prefetch = u16::try_from(fitting)
+                .unwrap_or(u16::MAX)
+                .clamp(1, self.prefetch - 1);
+            tracing::debug!(queue = %self.wire.queue, bytes, prefetch = self.prefetch, "too many bytes are unsettled; pausing");
+            return self.pause().await;
+        }
+        if self.consumer.is_none() && bytes <= bytes_max / 2 {
+            let again = consume(&self.wire.channel, &self.options.queue, self.prefetch);
+            self.consumer = Some(
+                self.wire
+                    .patiently("no answer to basic.consume", again)
+                    .await?,
+            );
+        }
+        Ok(())
+    }
+
+    async fn pause(&mut self) -> Result<(), Lost> {
+        let Some(tag) = self.consumer.as_ref().map(Consumer::tag) else {
+            return Ok(());
+        };
+        self.pausing = true;
+        let cancel = self
+            .wire
+            .channel
+            .basic_cancel(tag, BasicCancelOptions::default());
+        self.wire
+            .patiently("no answer to basic.cancel", cancel)
+            .await
+    }
+}
+
+impl Wire {
+    /// Sends acks by the channel itself, and waits until they are written: two that were handed to the
+    /// client's ackers could change places on their way.
+    async fn ack(&self, acks: &Acks) -> Result<(), Lost> {
+        let sending = async {
+            if let Some(tag) = acks.all_to {
+                self.channel
+                    .basic_ack(tag.get(), BasicAckOptions { multiple: true })
+                    .await?;
+            }
+            let singles = acks.singles.iter().map(|tag| {
+                self.channel
+                    .basic_ack(tag.get(), BasicAckOptions::default())
+            });
+            join_all(singles).await.into_iter().collect()
+        };
+        self.patiently("the broker takes no acks in", sending).await
+    }
+
+    async fn give_back(&self, tags: &[NonZeroU64]) -> Result<(), Lost> {
+        let again = BasicNackOptions {
+            requeue: true,
+            ..BasicNackOptions::default()
+        };
+        let nacks = tags
+            .iter()
+            .map(|tag| self.channel.basic_nack(tag.get(), again));
+        let sending = async { join_all(nacks).await.into_iter().collect() };
+        self.patiently("the broker takes no nacks in", sending)
+            .await
+    }
+
+    async fn patiently<T>(
+        &self,
+        silence: &str,
+        work: impl Future<Output = lapin::Result<T>>,
+    ) -> Result<T, Lost> {
+        match tokio::time::timeout(self.patience, work).await {
+            Ok(done) => done.map_err(|error| self.lost(&error)),
+            Err(_) => Err(Lost::silent(silence)),
+        }
+    }
+
+    fn lost(&self, error: &lapin::Error) -> Lost {
+        Lost {
+            reason: Refusal::of_queue(&self.queue, &self.vhost, error),
+            silent: false,
+        }
+    }
+}
+
+/// Looks at the queue, or makes it. Declaring one that is there and equal changes nothing.
+async fn declare(channel: &Channel, options: &RabbitOptions) -> lapin::Result<Depth> {
+    let mut arguments = FieldTable::default();
+    let kind = match options.declare {
+        Declare::Passive => None,
+        Declare::Quorum => Some("quorum"),
+        Declare::Classic => Some("classic"),
+    };
+    if let Some(kind) = kind {
+        arguments.insert("x-queue-type".into(), AMQPValue::LongString(kind.into()));
+        if let Some(exchange) = &options.dead_letter_exchange {
+            arguments.insert(
+                "x-dead-letter-exchange".into(),
+                AMQPValue::LongString(exchange.as_str().into()),
+            );
+        }
+        if let Some(limit) = options.delivery_limit {
+            arguments.insert("x-delivery-limit".into(), AMQPValue::LongLongInt(limit));
+        }
+    }
+    let durable = kind.is_some();
+    let how = QueueDeclareOptions {
+        passive: !durable,
+        durable,
+        ..QueueDeclareOptions::default()
+    };
+    channel
+        .queue_declare(options.queue.as_str().into(), how, arguments)
+        .await
+        .map(|queue| depth(&queue))
+}
+
+fn depth(queue: &Queue) -> Depth {
+    Depth {
+        ready: queue.message_count(),
+        consumers: queue.consumer_count(),
+    }
+}
+
+/// Subscribes with a prefetch of its own: consumers keep the one that was set when they began.
+async fn consume(channel: &Channel, queue: &str, prefetch: u16) -> lapin::Result<Consumer> {
+    channel
+        .basic_qos(prefetch, BasicQosOptions::default())
+        .await?;
+    channel
+        .basic_consume(
+            queue.into(),
+            "".into(),
+            BasicConsumeOptions::default(),
+            FieldTable::default(),
+        )
+        .await
+}
