@@ -21,6 +21,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
 use semel_core::key::KeyRule;
+use semel_wallet::Reader;
 
 use crate::check::Finding;
 use crate::cli::{Cli, Command};
@@ -61,7 +62,10 @@ fn command(cli: Cli) -> Result<Exit, Failure> {
         Command::Show(args) => asynchronous(inspect(config, Question::Show(args), style)),
         Command::Dead(what) => asynchronous(inspect(config, Question::Dead(what), style)),
         Command::Parked(what) => asynchronous(inspect(config, Question::Parked(what), style)),
-        Command::Audit | Command::Balance(_) | Command::Statement(_) | Command::Round(_) => Err(Failure::usage("not yet")),
+        Command::Audit => asynchronous(inspect(config, Question::Audit, style)),
+        Command::Balance(args) => asynchronous(inspect(config, Question::Balance(args), style)),
+        Command::Statement(args) => asynchronous(inspect(config, Question::Statement(args), style)),
+        Command::Round(args) => asynchronous(inspect(config, Question::Round(args), style)),
     }
 }
 
@@ -93,22 +97,31 @@ enum Question {
     Show(cli::Show),
     Dead(cli::Dead),
     Parked(cli::Parked),
+    Audit,
+    Balance(cli::Balance),
+    Statement(cli::Statement),
+    Round(cli::Round),
 }
 
 async fn inspect(config: &Path, question: Question, style: Style) -> Result<Exit, Failure> {
     let loaded = load(config)?;
-    let sql = inspect::Statements::of(ledger::place(&loaded)?.dialect);
+    let dialect = ledger::place(&loaded)?.dialect;
+    let sql = inspect::Statements::of(dialect);
     let ledger = ledger::open(&loaded, Tables::AsTheyAre).await?;
     on_ledger!(&ledger, ledger => match &question {
         Question::Show(args) => {
-            let rules = key_rules(&loaded);
-            inspect::show(ledger, sql, &rules, &args.key_or_id, args.consumer.as_deref(), style).await
+            let known = inspect::Known { rules: key_rules(&loaded), replies: wallet::replies(&loaded), dialect };
+            inspect::show(ledger, &known, args, style).await
         }
         Question::Dead(cli::Dead::List { consumer, code }) => {
             inspect::dead::list(ledger, sql, consumer.as_deref(), code.as_deref(), style).await
         }
         Question::Dead(cli::Dead::Show { letter }) => inspect::dead::show(ledger, sql, letter, style).await,
         Question::Parked(cli::Parked::List { consumer }) => inspect::parked::list(ledger, sql, consumer.as_deref(), style).await,
+        Question::Audit => wallet::audit(&Reader::new(ledger, wallet::dialect(dialect)), style).await,
+        Question::Balance(args) => wallet::balance(&Reader::new(ledger, wallet::dialect(dialect)), args, style).await,
+        Question::Statement(args) => wallet::statement(&Reader::new(ledger, wallet::dialect(dialect)), args, style).await,
+        Question::Round(args) => wallet::round(&Reader::new(ledger, wallet::dialect(dialect)), args, style).await,
     })
 }
 

@@ -10,5 +10,5 @@ mod statements;
 
 pub(crate) use cells::Cells;
 pub(crate) use consumers::{consumers, each_row, rows};
-pub(crate) use show::show;
+pub(crate) use show::{Known, show};
 pub(crate) use statements::Statements;

@@ -14,9 +14,12 @@ use super::consumers::Consumer;
 use super::dead::Letter;
 use super::parked::Parked;
 use super::{Cells, Statements, cells, consumers, rows};
+use crate::config::DuplicateReply;
+use crate::dialect::Dialect;
 use crate::exit::{Exit, Failure};
 use crate::key::of_id;
 use crate::out::{self, Style};
+use crate::{cli, wallet};
 
 /// An operation as it is printed.
 #[derive(Debug, Serialize)]
@@ -84,31 +87,41 @@ impl Sighting {
     }
 }
 
-/// Shows what every consumer, or the named one, knows of a key or id. `rules` are the key rules of the config.
+/// What the config knows of consumers.
+#[derive(Debug)]
+pub(crate) struct Known {
+    /// Their key rules: an id is looked up as the consumer would.
+    pub(crate) rules: BTreeMap<String, KeyRule>,
+    /// Wallets, which derive the replies of applied operations from their rows.
+    pub(crate) replies: BTreeMap<String, DuplicateReply>,
+    /// The ledger's dialect.
+    pub(crate) dialect: Dialect,
+}
+
+/// Shows what every consumer, or the named one, knows of a key or id.
 ///
 /// # Errors
 ///
 /// Nothing is known, or the ledger cannot be read.
-pub(crate) async fn show(
-    ledger: &impl Query,
-    sql: &Statements,
-    rules: &BTreeMap<String, KeyRule>,
-    key_or_id: &str,
-    consumer: Option<&str>,
-    style: Style,
-) -> Result<Exit, Failure> {
-    let mut known = false;
-    for consumer in consumers(ledger, sql, consumer).await? {
-        for key in keys(ledger, sql, &consumer, rules.get(&consumer.name), key_or_id).await? {
-            let Some(operation) = operation(ledger, sql, &consumer, key, key_or_id).await? else { continue };
-            known = true;
+pub(crate) async fn show(ledger: &impl Query, known: &Known, args: &cli::Show, style: Style) -> Result<Exit, Failure> {
+    let sql = Statements::of(known.dialect);
+    let mut found = false;
+    for consumer in consumers(ledger, sql, args.consumer.as_deref()).await? {
+        for key in keys(ledger, sql, &consumer, known.rules.get(&consumer.name), &args.key_or_id).await? {
+            let Some(mut operation) = operation(ledger, sql, &consumer, key, &args.key_or_id).await? else { continue };
+            found = true;
+            let derives = operation.reply.is_none() && operation.outcome == Outcome::Applied.as_str();
+            if let Some(policy) = known.replies.get(&consumer.name).filter(|_| derives) {
+                let derived = wallet::reply(ledger, known.dialect, *policy, key).await?;
+                operation.reply = derived.as_deref().and_then(cells::reply);
+            }
             match style {
                 Style::Json => out::json(&operation)?,
                 Style::Words => out::text(&operation.words())?,
             }
         }
     }
-    if known { Ok(Exit::Done) } else { Err(Failure::no(format!("nothing is known of `{key_or_id}`"))) }
+    if found { Ok(Exit::Done) } else { Err(Failure::no(format!("nothing is known of `{}`", args.key_or_id))) }
 }
 
 /// The key that the rule makes of the id; for rules that need more than the id, the keys it was met under.

@@ -2,13 +2,16 @@
 
 use std::sync::Arc;
 
-use semel::{Consumer, Handler, LaneRule, Ledger, Settings, Summary};
-use semel_core::rows::Rows;
+use semel::staged::StagedHandler;
+use semel::{Consumer, LaneRule, Ledger, Settings, Summary};
+use semel_core::rows::{Query, Rows};
 use semel_core::{Fault, Pointer};
+use semel_wallet::Wallet;
 use tokio::task::JoinSet;
 
 use crate::cli;
 use crate::config::{self, Loaded, Source};
+use crate::dialect::Dialect;
 use crate::exit::{Exit, Failure};
 use crate::ledger::{self, Tables, on_ledger};
 use crate::out::Style;
@@ -36,9 +39,10 @@ pub(crate) async fn run(loaded: Loaded, args: &cli::Run, style: Style) -> Result
     let outcomes = args.outcomes.as_deref().map(Outcomes::open).transpose();
     let outcomes = outcomes.map_err(|error| Failure::usage(format!("--outcomes: {error}")))?;
     let progress = Progress::new(bytes_of_files(&loaded));
+    let dialect = ledger::place(&loaded)?.dialect;
     let ledger = ledger::open(&loaded, Tables::Ready).await?;
     let life = Life { loaded, begin: Begin::of(args), until_idle: args.until_idle, outcomes, progress, shutdown };
-    let ended = on_ledger!(ledger, ledger => life.consumers(Arc::new(ledger)).await);
+    let ended = on_ledger!(ledger, ledger => life.consumers(Arc::new(ledger), dialect).await);
     life.progress.clear();
     let (report, failure) = ended?;
     report.print(style)?;
@@ -82,15 +86,14 @@ struct Life {
 impl Life {
     /// Prepares all consumers before the first of them consumes anything, then runs them. The first that stops to
     /// protect data drains the others.
-    async fn consumers<L>(&self, ledger: Arc<L>) -> Result<(Report, Option<Failure>), Failure>
+    async fn consumers<L>(&self, ledger: Arc<L>, dialect: Dialect) -> Result<(Report, Option<Failure>), Failure>
     where
-        L: Ledger,
+        L: Ledger + Query,
         L::Unit: Rows,
     {
         let mut ready = Vec::new();
         for (name, settings) in &self.loaded.config.consumers {
-            let handler = Arc::new(wallet::handler(name, settings)?);
-            ready.push((name.clone(), self.prepare(name, settings, ledger.clone(), handler).await?));
+            ready.push((name.clone(), self.prepare(name, settings, ledger.clone(), dialect).await?));
         }
         let mut running = JoinSet::new();
         for (name, consumer) in ready {
@@ -123,23 +126,26 @@ impl Life {
     }
 
     /// Enrols a consumer and opens its sources behind the ledger's positions.
-    async fn prepare<L, H>(
+    async fn prepare<L>(
         &self,
         name: &str,
         settings: &config::Consumer,
         ledger: Arc<L>,
-        handler: Arc<H>,
-    ) -> Result<Consumer<L, H>, Failure>
+        dialect: Dialect,
+    ) -> Result<Consumer<L, StagedHandler<Wallet>>, Failure>
     where
-        L: Ledger,
-        H: Handler<L::Unit>,
+        L: Ledger + Query,
+        L::Unit: Rows,
     {
+        let handler = Arc::new(wallet::handler(name, settings)?);
+        let sweep = wallet::sweep(name, settings, ledger.clone(), dialect)?;
         let orderly = self.outcomes.clone().map(|outcomes| Orderly::new(name, &settings.sources, outcomes));
         let watch = Watch::new(name, orderly, self.progress.clone());
         let mut consumer = Consumer::builder(name, ledger, handler)
             .settings(self.settings(settings)?)
             .sources(&settings.sources)
             .observer(Arc::new(watch))
+            .sweeper(Arc::new(sweep))
             .enroll()
             .await
             .map_err(|fault| Failure::fault(&format!("consumer `{name}`"), &fault))?;
