@@ -5,7 +5,9 @@
 //! wall clock, and repeat themselves exactly for the same seed on a single-threaded runtime.
 
 pub mod dice;
+pub mod saboteur;
 pub mod sim;
+pub mod suite;
 
 pub use dice::Dice;
 pub use sim::{SimLane, SimLedger, SimSource, SimUnit};
