@@ -21,4 +21,16 @@ pub use handler::{Bound, Fresh, Handler, Said};
 pub use observe::{Deaf, Ended, Observer, State, Summary};
 pub use per_message::{PerMessageHandler, per_message};
 pub use semel_core::*;
+#[cfg(feature = "file")]
+pub use semel_file as file;
+#[cfg(feature = "postgres")]
+pub use semel_postgres as postgres;
+pub use semel_sql::{Lend, PerMessage, Tx, bind};
+#[cfg(feature = "sqlite")]
+pub use semel_sqlite as sqlite;
 pub use settings::{Dice, LaneRule, Settings};
+
+/// The code in the README compiles and runs.
+#[cfg(all(doctest, feature = "sqlite", feature = "file"))]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
