@@ -15,8 +15,11 @@ mod handler;
 pub mod migrations;
 mod model;
 mod op;
+mod query;
 mod reply;
 pub mod row;
+mod sql;
+mod sweep;
 #[cfg(feature = "testing")]
 pub mod vectors;
 #[cfg(feature = "testing")]
@@ -28,5 +31,8 @@ pub use expire::Expired;
 pub use handler::Wallet;
 pub use model::Model;
 pub use op::{Dead, LEGS_MAX, Leg, Move, Named, Operation, Quantity, Verb, round_key};
+pub use query::{Balance, Check, Direction, Line, Reader, RoundView, StakeView, WinView};
 pub use reply::Reply;
+pub use sql::Dialect;
+pub use sweep::Sweep;
 pub use work::Work;

@@ -59,7 +59,7 @@ impl Reply<'_> {
 /// The original reply of an applied operation, rebuilt from its row; `account` is the name of the
 /// account that the row's reply is about.
 #[must_use]
-pub fn applied(row: &OperationRow, account: Option<&str>) -> Bytes {
+pub(crate) fn applied(row: &OperationRow, account: Option<&str>) -> Bytes {
     Reply {
         outcome: Outcome::Applied,
         code: None,

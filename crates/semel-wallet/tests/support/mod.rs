@@ -1,6 +1,9 @@
 //! A ledger of the law in memory, just enough to run the wallet under it without a database.
 
-#![allow(dead_code, reason = "each test binary uses its own part")]
+#![allow(dead_code, unreachable_pub, reason = "each test binary uses its own part")]
+
+pub mod memory;
+pub mod stream;
 
 use std::collections::BTreeMap;
 

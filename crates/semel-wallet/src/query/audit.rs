@@ -1,0 +1,358 @@
+//! The invariants, checked over what the database holds. Every check reads its rows once, in an order that
+//! lets it remember one account, hold or bet at a time; sums are made here, in 128 bits, so that no
+//! database's arithmetic is trusted.
+
+use std::collections::BTreeMap;
+
+use semel_core::rows::{Query, Value};
+use semel_core::{Fault, Key};
+use serde::Serialize;
+
+use super::Reader;
+use super::view::{amount, int, key, text};
+
+/// The most examples that a check tells.
+const EXAMPLES_MAX: usize = 10;
+
+/// One invariant.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Check {
+    /// Its name, a sentence.
+    pub name: &'static str,
+    /// Does it hold?
+    pub ok: bool,
+    /// How many things were looked at.
+    pub checked: u64,
+    /// How many of them violate it.
+    pub violations: u64,
+    /// The first of them.
+    pub examples: Vec<String>,
+}
+
+impl Check {
+    const fn new(name: &'static str) -> Self {
+        Self { name, ok: true, checked: 0, violations: 0, examples: Vec::new() }
+    }
+
+    fn that(&mut self, holds: bool, example: impl FnOnce() -> String) {
+        self.checked += 1;
+        if !holds {
+            self.violated(example());
+        }
+    }
+
+    fn violated(&mut self, example: String) {
+        self.ok = false;
+        self.violations += 1;
+        if self.examples.len() < EXAMPLES_MAX {
+            self.examples.push(example);
+        }
+    }
+}
+
+pub(super) async fn run<Q: Query>(reader: &Reader<'_, Q>) -> Result<Vec<Check>, Fault> {
+    let mut checks = accounts(reader).await?;
+    checks.push(strays(reader).await?);
+    checks.push(operations(reader).await?);
+    checks.push(totals(reader, "pending_is_the_sum_of_open_holds", reader.sql.audit_pending).await?);
+    checks.push(holds(reader).await?);
+    checks.push(refunds(reader).await?);
+    checks.push(reversals(reader).await?);
+    checks.extend(bets(reader).await?);
+    checks.push(totals(reader, "staked_is_the_sum_of_standing_bets", reader.sql.audit_staked).await?);
+    checks.push(totals(reader, "paid_is_the_sum_of_wins", reader.sql.audit_paid).await?);
+    checks.extend(keys(reader).await?);
+    Ok(checks)
+}
+
+/// Rows of one thing at a time: calls `end` with the rows of each.
+async fn grouped<Q: Query>(
+    reader: &Reader<'_, Q>,
+    sql: &'static str,
+    mut end: impl FnMut(&[Vec<Value>]) + Send,
+) -> Result<(), Fault> {
+    let mut group: Vec<Vec<Value>> = Vec::new();
+    reader
+        .each(sql, &[], |values| {
+            if group.first().is_some_and(|first| first[0] != values[0]) {
+                end(&group);
+                group.clear();
+            }
+            group.push(values.to_vec());
+            Ok(true)
+        })
+        .await?;
+    if !group.is_empty() {
+        end(&group);
+    }
+    Ok(())
+}
+
+fn name_of(values: &[Value]) -> String {
+    text(&values[1]).unwrap_or_else(|| key(&values[0]).map_or_else(String::new, |key| key.to_string()))
+}
+
+/// The account in hand: its stored counters, and what its entries make of them.
+struct Sum {
+    key: Value,
+    name: String,
+    posted: Option<i128>,
+    version: Option<i64>,
+    total: Option<i128>,
+    entries: i64,
+    gap: bool,
+    broken: bool,
+}
+
+impl Sum {
+    fn new(values: &[Value]) -> Self {
+        Self {
+            key: values[0].clone(),
+            name: name_of(values),
+            posted: amount(&values[4]),
+            version: int(&values[6]),
+            total: Some(0),
+            entries: 0,
+            gap: false,
+            broken: false,
+        }
+    }
+
+    fn entry(&mut self, values: &[Value]) {
+        self.entries += 1;
+        self.gap |= int(&values[7]) != Some(self.entries);
+        self.total = self.total.zip(amount(&values[8])).and_then(|(sum, entry)| sum.checked_add(entry));
+        self.broken |= amount(&values[9]) != self.total;
+    }
+}
+
+/// Everything that an account's entries tell.
+struct Accounts {
+    zero: BTreeMap<String, Option<i128>>,
+    balance: Check,
+    versions: Check,
+    chain: Check,
+    limits: Check,
+    open: Option<Sum>,
+}
+
+impl Accounts {
+    fn row(&mut self, values: &[Value]) {
+        if self.open.as_ref().is_none_or(|open| open.key != values[0]) {
+            self.end();
+            self.limit(values);
+            self.open = Some(Sum::new(values));
+        }
+        if int(&values[7]).is_none() {
+            return;
+        }
+        if let Some(open) = &mut self.open {
+            open.entry(values);
+        }
+        let sum = self.zero.entry(text(&values[2]).unwrap_or_default()).or_insert(Some(0));
+        *sum = sum.zip(amount(&values[8])).and_then(|(sum, entry)| sum.checked_add(entry));
+    }
+
+    fn limit(&mut self, values: &[Value]) {
+        let unlimited = text(&values[3]).as_deref() == Some("none");
+        let (posted, pending) = (amount(&values[4]), amount(&values[5]));
+        let available = posted.zip(pending).and_then(|(posted, pending)| posted.checked_sub(pending));
+        self.limits.that(unlimited || available.is_some_and(|available| available >= 0), || {
+            format!("{}: posted {posted:?}, pending {pending:?}", name_of(values))
+        });
+    }
+
+    fn end(&mut self) {
+        let Some(sum) = self.open.take() else { return };
+        let Sum { name, posted, version, total, entries, .. } = &sum;
+        self.balance.that(posted == total, || format!("{name}: posted {posted:?}, entries {total:?}"));
+        self.versions.that(!sum.gap && *version == Some(*entries), || {
+            format!("{name}: version {version:?}, {entries} entries{}", if sum.gap { " with gaps" } else { "" })
+        });
+        self.chain.that(!sum.broken, || format!("{name}: a balance_after is not the sum so far"));
+    }
+
+    fn checks(mut self) -> Vec<Check> {
+        self.end();
+        let mut zero = Check::new("entries_sum_to_zero_per_asset");
+        for (asset, sum) in &self.zero {
+            zero.that(*sum == Some(0), || format!("{asset}: {sum:?}"));
+        }
+        vec![zero, self.balance, self.versions, self.chain, self.limits]
+    }
+}
+
+async fn accounts<Q: Query>(reader: &Reader<'_, Q>) -> Result<Vec<Check>, Fault> {
+    let mut accounts = Accounts {
+        zero: BTreeMap::new(),
+        balance: Check::new("balance_is_the_sum_of_entries"),
+        versions: Check::new("versions_have_no_gaps"),
+        chain: Check::new("balances_after_make_a_chain"),
+        limits: Check::new("limits_hold"),
+        open: None,
+    };
+    reader
+        .each(reader.sql.audit_accounts, &[], |values| {
+            accounts.row(values);
+            Ok(true)
+        })
+        .await?;
+    Ok(accounts.checks())
+}
+
+async fn strays<Q: Query>(reader: &Reader<'_, Q>) -> Result<Check, Fault> {
+    let mut check = Check::new("entries_have_an_account_and_an_operation");
+    reader
+        .each(reader.sql.audit_strays, &[], |values| {
+            check.violated(format!("version {:?} of operation {:?}", int(&values[1]), key(&values[0])));
+            Ok(true)
+        })
+        .await?;
+    check.checked = counts(reader).await?[2];
+    Ok(check)
+}
+
+async fn operations<Q: Query>(reader: &Reader<'_, Q>) -> Result<Check, Fault> {
+    let mut check = Check::new("entries_of_an_operation_sum_to_zero");
+    grouped(reader, reader.sql.audit_operations, |entries| {
+        let sum = sum(entries, 1);
+        check.that(sum == Some(0), || format!("{:?}: {sum:?}", key(&entries[0][0])));
+    })
+    .await?;
+    Ok(check)
+}
+
+/// The sum of a column, without its NULLs.
+fn sum(rows: &[Vec<Value>], column: usize) -> Option<i128> {
+    let known = rows.iter().map(|row| &row[column]).filter(|value| **value != Value::Null);
+    known.map(amount).try_fold(0_i128, |sum, amount| sum.checked_add(amount?))
+}
+
+async fn holds<Q: Query>(reader: &Reader<'_, Q>) -> Result<Check, Fault> {
+    let mut check = Check::new("a_hold_resolves_at_most_once");
+    grouped(reader, reader.sql.audit_holds, |rows| {
+        check.that(hold_is_sound(rows).unwrap_or(false), || name_of(&rows[0]));
+    })
+    .await?;
+    Ok(check)
+}
+
+/// Columns: key, id, amount, captured, remaining, status, and an operation's word and amount.
+fn hold_is_sound(rows: &[Vec<Value>]) -> Option<bool> {
+    let hold = &rows[0];
+    let (authorized, captured, remaining) = (amount(&hold[2])?, amount(&hold[3])?, amount(&hold[4])?);
+    let of = |word: &str| -> Vec<Vec<Value>> {
+        rows.iter().filter(|row| text(&row[6]).as_deref() == Some(word)).cloned().collect()
+    };
+    let (captures, releases, expiries) = (of("capture"), of("release"), of("expire"));
+    let freed = sum(&releases, 7)?.checked_add(sum(&expiries, 7)?)?;
+    let ends = match text(&hold[5])?.as_str() {
+        "open" => releases.is_empty() && expiries.is_empty() && captured + remaining == authorized,
+        "captured" => releases.is_empty() && expiries.is_empty() && remaining == 0 && !captures.is_empty(),
+        "released" => releases.len() == 1 && expiries.is_empty() && remaining == 0 && captured + freed == authorized,
+        "expired" => expiries.len() == 1 && releases.is_empty() && remaining == 0 && captured + freed == authorized,
+        _ => false,
+    };
+    Some(ends && sum(&captures, 7)? == captured && captured <= authorized)
+}
+
+async fn refunds<Q: Query>(reader: &Reader<'_, Q>) -> Result<Check, Fault> {
+    let mut check = Check::new("refunds_are_within_captures");
+    grouped(reader, reader.sql.audit_refunds, |rows| {
+        let (captured, stored, refunded) = (amount(&rows[0][2]), amount(&rows[0][3]), sum(rows, 4));
+        check.that(stored == refunded && captured >= refunded, || {
+            format!("{}: captured {captured:?}, refunded {stored:?}, refunds {refunded:?}", name_of(&rows[0]))
+        });
+    })
+    .await?;
+    Ok(check)
+}
+
+async fn reversals<Q: Query>(reader: &Reader<'_, Q>) -> Result<Check, Fault> {
+    let mut check = Check::new("a_transfer_is_reversed_at_most_once");
+    grouped(reader, reader.sql.audit_reversals, |rows| {
+        let once = rows.len() == 1 && key(&rows[0][2]).is_some() && key(&rows[0][2]) == key(&rows[0][3]);
+        check.that(once, || name_of(&rows[0]));
+    })
+    .await?;
+    Ok(check)
+}
+
+/// Columns: key, status, ended by, own operation's word, a rollback's key, the word of what ended it.
+async fn bets<Q: Query>(reader: &Reader<'_, Q>) -> Result<Vec<Check>, Fault> {
+    let mut once = Check::new("a_bet_ends_once");
+    let mut tombstones = Check::new("a_tombstoned_bet_is_never_applied");
+    grouped(reader, reader.sql.audit_bets, |rows| {
+        let bet = &rows[0];
+        let word = |column: usize| text(&bet[column]);
+        let (status, ended_by, rollback) = (word(1), key(&bet[2]), key(&bet[4]));
+        let ends = match (status.as_deref(), word(5).as_deref()) {
+            (Some("open"), None) | (Some("won"), Some("win")) => rollback.is_none(),
+            (Some("rolled_back"), Some("rollback")) => rows.len() == 1 && rollback == ended_by,
+            (Some("rolled_back"), Some("cancel_round")) => rollback.is_none(),
+            (Some("void"), Some("rollback")) => rollback.is_none(),
+            _ => false,
+        };
+        let example = || key(&bet[0]).map_or_else(String::new, |key: Key| key.to_string());
+        once.that(ends, example);
+        let placed = word(3).as_deref() == Some("bet");
+        tombstones.that(placed == (status.as_deref() != Some("void")), example);
+    })
+    .await?;
+    Ok(vec![once, tombstones])
+}
+
+/// Compares the stored total in the third column with the sum of the fourth, one thing at a time.
+async fn totals<Q: Query>(reader: &Reader<'_, Q>, name: &'static str, sql: &'static str) -> Result<Check, Fault> {
+    let mut check = Check::new(name);
+    let mut open: Option<(Vec<Value>, Option<i128>)> = None;
+    let mut end = |open: Option<(Vec<Value>, Option<i128>)>| {
+        let Some((thing, sum)) = open else { return };
+        let stored = amount(&thing[2]);
+        check.that(stored.is_some() && stored == sum, || format!("{}: {stored:?}, rows {sum:?}", name_of(&thing)));
+    };
+    reader
+        .each(sql, &[], |values| {
+            if open.as_ref().is_none_or(|(thing, _)| thing[0] != values[0]) {
+                end(open.replace((values[..3].to_vec(), Some(0))));
+            }
+            if let (Some((_, sum)), false) = (&mut open, values[3] == Value::Null) {
+                *sum = sum.zip(amount(&values[3])).and_then(|(sum, row)| sum.checked_add(row));
+            }
+            Ok(true)
+        })
+        .await?;
+    end(open);
+    Ok(check)
+}
+
+/// (consumer, key) applied ↔ exactly one operation: its key is unique, so what is left is that neither side
+/// is alone.
+async fn keys<Q: Query>(reader: &Reader<'_, Q>) -> Result<Vec<Check>, Fault> {
+    let [operations, applied, _] = counts(reader).await?;
+    let mut effects = Check::new("every_effect_has_an_applied_key");
+    let mut keys = Check::new("every_applied_key_has_an_effect");
+    for (check, sql) in [(&mut effects, reader.sql.audit_effects), (&mut keys, reader.sql.audit_keys)] {
+        reader
+            .each(sql, &[], |values| {
+                check.violated(format!("{} ({})", key(&values[0]).map_or_else(String::new, |k| k.to_string()), name_of(values)));
+                Ok(true)
+            })
+            .await?;
+    }
+    (effects.checked, keys.checked) = (operations, applied);
+    Ok(vec![effects, keys])
+}
+
+async fn counts<Q: Query>(reader: &Reader<'_, Q>) -> Result<[u64; 3], Fault> {
+    let mut counts = [0; 3];
+    reader
+        .each(reader.sql.audit_counts, &[], |values| {
+            for (count, value) in counts.iter_mut().zip(values) {
+                *count = int(value).and_then(|count| u64::try_from(count).ok()).unwrap_or(0);
+            }
+            Ok(false)
+        })
+        .await?;
+    Ok(counts)
+}
