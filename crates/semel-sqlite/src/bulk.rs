@@ -6,17 +6,21 @@ use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr};
 /// How many rows one statement takes, from most to least.
 const SIZES: [usize; 4] = [256, 32, 4, 1];
 
+/// How many times a statement is repeated in one text. Each repetition is a prepared statement of its own, about
+/// 3 KiB.
+const REPEATS: [usize; 3] = [64, 8, 1];
+
 /// SQLite's limit of parameters in one statement (SQLITE_MAX_VARIABLE_NUMBER).
 const PARAMETERS_MAX: usize = 32_766;
 
-/// A statement whose text holds one `VALUES (…)` of one row.
+/// A statement over many rows.
 #[derive(Debug, Clone)]
 pub(crate) struct Bulk {
     sizes: Vec<(usize, SqlStr)>,
 }
 
 impl Bulk {
-    /// Makes the lengths of a statement.
+    /// Makes the lengths of a statement whose text holds one `VALUES (…)` of one row.
     ///
     /// # Panics
     /// When the text has no `VALUES (…)`: a bug in the text.
@@ -31,6 +35,15 @@ impl Bulk {
             .filter(|size| *size == 1 || size * width + 8 <= PARAMETERS_MAX)
             .map(|size| (size, text(format!("{head}{}{tail}", vec![row; size].join(", ")))))
             .collect();
+        Self { sizes }
+    }
+
+    /// Makes the lengths of a statement that is repeated for each row. An `UPDATE … FROM (VALUES …)` would leave it
+    /// to SQLite's planner which side to read from end to end, and once a small table was analysed it reads the
+    /// table (TRAPS T30).
+    pub(crate) fn repeated(sql: &str) -> Self {
+        let sql = without_comments(sql);
+        let sizes = REPEATS.into_iter().map(|size| (size, text(vec![&*sql; size].join(";\n")))).collect();
         Self { sizes }
     }
 

@@ -16,6 +16,8 @@ mod ledger;
 mod link;
 mod migrate;
 mod options;
+#[cfg(test)]
+mod plans;
 mod query;
 mod queue;
 mod record;

@@ -115,7 +115,7 @@ impl SqliteQueue {
             generations: AtomicU64::new(1),
             statements: Statements {
                 put: Bulk::new(sql!("queue_put")),
-                take: Bulk::new(sql!("queue_take")),
+                take: Bulk::repeated(sql!("queue_take")),
                 ack: Bulk::new(sql!("queue_ack")),
             },
             settling: Mutex::default(),

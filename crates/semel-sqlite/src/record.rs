@@ -38,7 +38,7 @@ impl Statements {
             attempt: Bulk::new(sql!("attempt")),
             parked_keys: Bulk::new(sql!("parked_keys")),
             parked_awaiting: Bulk::new(sql!("parked_awaiting")),
-            note: Bulk::new(sql!("note")),
+            note: Bulk::repeated(sql!("note")),
             unclaim: Bulk::new(sql!("unclaim")),
             park: Bulk::new(sql!("park")),
             unpark: Bulk::new(sql!("unpark")),
@@ -83,11 +83,11 @@ pub(crate) fn key_row(args: &mut Args, key: &Key) {
 }
 
 fn note_row(args: &mut Args, consumer: i32, note: &Note) {
-    args.push(consumer);
-    key_row(args, &note.key);
     args.push(note.outcome.number());
     args.push(note.code.as_ref().map(|code| code.as_str()));
     args.push(note.reply.as_deref());
+    args.push(consumer);
+    key_row(args, &note.key);
 }
 
 fn park_row(args: &mut Args, consumer: i32, park: &Park) {

@@ -24,7 +24,7 @@ struct Statements {
     read: Bulk,
     insert: Bulk,
     update: Option<Bulk>,
-    /// Places of the columns that an update binds: the identity and what may change.
+    /// Places of the columns that an update sets.
     bound: Vec<usize>,
 }
 
@@ -39,15 +39,9 @@ impl Statements {
         let names: Vec<String> = table.columns.iter().map(|column| quoted(column.name)).collect();
         let (name, id) = (quoted(table.name), &names[0]);
         let changing = table.columns.iter().enumerate().skip(1).filter(|(_, column)| column.change != Change::Fixed);
-        let bound: Vec<usize> = std::iter::once(0).chain(changing.map(|(at, _)| at)).collect();
-        let sets: Vec<String> = bound.iter().enumerate().skip(1)
-            .map(|(place, at)| format!("{} = staged.column{}", names[*at], place + 1))
-            .collect();
-        let update = format!(
-            "UPDATE {name} AS known SET {} FROM (VALUES {}) AS staged WHERE known.{id} = staged.column1",
-            sets.join(", "),
-            parameters(bound.len())
-        );
+        let bound: Vec<usize> = changing.map(|(at, _)| at).collect();
+        let sets: Vec<String> = bound.iter().map(|at| format!("{} = ?", names[*at])).collect();
+        let update = format!("UPDATE {name} SET {} WHERE {id} = ?", sets.join(", "));
         let read_columns: Vec<String> = names.iter().map(|column| format!("known.{column}")).collect();
         Self {
             read: Bulk::new(&format!(
@@ -60,7 +54,7 @@ impl Statements {
                 names.join(", "),
                 parameters(names.len())
             )),
-            update: (bound.len() > 1).then(|| Bulk::new(&update)),
+            update: (!bound.is_empty()).then(|| Bulk::repeated(&update)),
             bound,
         }
     }
@@ -109,7 +103,9 @@ impl Rows for SqliteUnit {
         };
         let rows: Vec<&[Value]> = values.chunks_exact(table.width()).collect();
         let bound = &statements.bound;
-        let row = |args: &mut Args, row: &&[Value]| bound.iter().for_each(|at| value::push(args, &row[*at]));
+        let row = |args: &mut Args, row: &&[Value]| {
+            bound.iter().chain([&0]).for_each(|at| value::push(args, &row[*at]));
+        };
         let found = self.link().change_all(update, &rows, row, no_tail).await?;
         Ok(count(found))
     }
@@ -187,9 +183,8 @@ mod tests {
         let statements = Statements::of(&WALLET);
         assert_eq!(
             statements.update.unwrap().texts().last().unwrap(),
-            "UPDATE \"wallet\" AS known SET \"status\" = staged.column2, \"bal\"\"ance\" = staged.column3 \
-             FROM (VALUES (?, ?, ?)) AS staged WHERE known.\"id\" = staged.column1"
+            "UPDATE \"wallet\" SET \"status\" = ?, \"bal\"\"ance\" = ? WHERE \"id\" = ?"
         );
-        assert_eq!(statements.bound, [0, 2, 3]);
+        assert_eq!(statements.bound, [2, 3]);
     }
 }

@@ -1,7 +1,5 @@
 //! Users' rows, as the staged engine reads and writes them.
 
-#![expect(clippy::unwrap_used, reason = "a test says what it expects by unwrapping")]
-
 mod world;
 
 use bytes::Bytes;

@@ -1,7 +1,5 @@
 //! Units on a real file: claims, savepoints, records, fences and lost commits.
 
-#![expect(clippy::unwrap_used, reason = "a test says what it expects by unwrapping")]
-
 mod world;
 
 use std::sync::Arc;

@@ -145,9 +145,9 @@ async fn left(inner: &Inner, link: &mut Link) -> Result<Found, Fault> {
 async fn take(inner: &Inner, link: &mut Link, ids: &[i64], generation: u64) -> Result<Vec<Delivery>, Fault> {
     let lease = inner.lease(generation);
     let row = |args: &mut Args, id: &i64| {
-        args.push(*id);
         args.push(inner.visibility_us);
         args.push(&lease[..]);
+        args.push(*id);
     };
     let mut rows = link.fetch_all(&inner.statements.take, ids, row, no_tail).await?;
     rows.sort_unstable_by_key(|row| row.own::<i64>(0).unwrap_or(i64::MAX));
