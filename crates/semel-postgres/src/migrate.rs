@@ -55,14 +55,12 @@ impl PostgresLedger {
 
 /// Takes the lock, then makes the schema and its table of migrations.
 async fn prepare(connection: &mut PgConnection, schema: &str) -> Result<(), Fault> {
-    let row = sqlx::query(sql!("schema_lock"))
-        .persistent(false)
-        .bind(LOCK)
-        .bind(schema)
-        .fetch_one(&mut *connection)
-        .await
-        .map_err(fault)?;
-    if !row.try_get::<bool, _>(1).map_err(fault)? {
+    let lock = sqlx::query(sql!("schema_lock")).persistent(false).bind(LOCK).bind(schema);
+    lock.execute(&mut *connection).await.map_err(fault)?;
+    // A statement of its own: it must see what another process made while the lock was waited for.
+    let find = sqlx::query(sql!("schema_find")).persistent(false).bind(schema);
+    let row = find.fetch_one(&mut *connection).await.map_err(fault)?;
+    if !row.try_get::<bool, _>(0).map_err(fault)? {
         let sql = format!("CREATE SCHEMA {}", quoted(schema));
         sqlx::raw_sql(sqlx::AssertSqlSafe(sql)).execute(&mut *connection).await.map_err(fault)?;
     }

@@ -1,6 +1,2 @@
 -- Lets one process at a time migrate a schema. Lock: advisory, until the transaction ends.
-SELECT pg_advisory_xact_lock($1, hashtext($2)), EXISTS (
-    SELECT 1
-    FROM pg_namespace
-    WHERE nspname = $2
-)
+SELECT pg_advisory_xact_lock($1, hashtext($2))

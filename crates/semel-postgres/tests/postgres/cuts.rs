@@ -88,7 +88,7 @@ async fn t03_e016_every_cut_at_every_request_is_resolved_to_the_truth() {
     let hurt_ledger = world.again(|o| o.url.clone_from(&proxy.url)).await;
     let mut tally = Tally::default();
     let mut keys = 0;
-    for warm in [false, true, true] {
+    for warm in [false, true, true, false] {
         for how in HURTS {
             let mut request = 1;
             loop {
@@ -98,7 +98,7 @@ async fn t03_e016_every_cut_at_every_request_is_resolved_to_the_truth() {
                 }
                 request += 1;
             }
-            assert!(request > if warm { 8 } else { 14 }, "{how:?}: only {request} requests");
+            assert!(request > if warm { 8 } else { 13 }, "{how:?}: only {request} requests");
         }
     }
     println!("{tally:?}");

@@ -193,9 +193,11 @@ async fn a_database_that_lost_confirmed_commits_is_noticed() {
 #[tokio::test]
 async fn a_fence_that_another_session_holds_is_busy() {
     let world = World::with(|o| o.lock_timeout_ms = 50).await;
+    let second = world.lane(0).await;
     let held = world.unit(0).await;
-    let lane = world.lane(0).await;
-    let fault = world.ledger.begin(lane).await.unwrap_err();
+    let fault = world.ledger.begin(second).await.unwrap_err();
+    assert_eq!(fault.class, Class::Busy, "{fault}");
+    let fault = world.ledger.connect(world.lane_id(0)).await.unwrap_err();
     assert_eq!(fault.class, Class::Busy, "{fault}");
     drop(held);
 }

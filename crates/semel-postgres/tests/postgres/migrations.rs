@@ -14,11 +14,11 @@ const SHAPE: &str = "
     FROM pg_class c
     JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0
     LEFT JOIN pg_attrdef d ON d.adrelid = c.oid AND d.adnum = a.attnum
-    WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind = 'r'
+    WHERE c.relnamespace = quote_ident(current_schema())::regnamespace AND c.relkind = 'r'
     UNION ALL
     SELECT format('%s %s', conrelid::regclass, pg_get_constraintdef(oid))
     FROM pg_constraint
-    WHERE connamespace = current_schema()::regnamespace
+    WHERE connamespace = quote_ident(current_schema())::regnamespace
     UNION ALL
     SELECT replace(indexdef, quote_ident(schemaname) || '.', '')
     FROM pg_indexes
@@ -26,7 +26,7 @@ const SHAPE: &str = "
     UNION ALL
     SELECT format('%s %s %s', relname, relkind, reloptions)
     FROM pg_class
-    WHERE relnamespace = current_schema()::regnamespace
+    WHERE relnamespace = quote_ident(current_schema())::regnamespace
     ORDER BY 1";
 
 async fn shape(connection: &mut PgConnection) -> Vec<String> {

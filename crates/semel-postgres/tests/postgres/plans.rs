@@ -1,6 +1,5 @@
 //! Plans: the ledger is probed by its index however old the statistics are.
 
-use semel_postgres::Options;
 use sqlx::PgConnection;
 
 use crate::world::{World, number, run, texts};
@@ -15,8 +14,6 @@ const STATEMENTS: [(&str, &str, &str); 5] = [
 ];
 
 fn arguments(name: &str) -> &'static str {
-    let some = "(SELECT array_agg(gen_random_uuid()) FROM generate_series(1, 1000))";
-    let _ = some;
     match name {
         "claim" => "1, $k, $k, array_fill(1::smallint, ARRAY[1000]), array_fill(''::bytea, ARRAY[1000]), array_fill(1::smallint, ARRAY[1000])",
         "note" => "1, $k, array_fill(1::smallint, ARRAY[1000]), array_fill(''::text, ARRAY[1000]), array_fill(''::bytea, ARRAY[1000])",
@@ -36,27 +33,27 @@ async fn prepare(psql: &mut PgConnection) {
     }
 }
 
-async fn fill(psql: &mut PgConnection) {
-    run(
-        psql,
+async fn fill(psql: &mut PgConnection, rows: u32) {
+    let sql = format!(
         "INSERT INTO semel_ledger (consumer, key, fingerprint, scheme, field_sums, outcome, source)
-         SELECT 1, gen_random_uuid(), gen_random_uuid(), 1, '', 1, 1 FROM generate_series(1, 100000)",
-    )
-    .await;
+         SELECT 1, gen_random_uuid(), gen_random_uuid(), 1, '', 1, 1 FROM generate_series(1, {rows})"
+    );
+    run(psql, &sql).await;
 }
 
-/// An empty table that was vacuumed: the planner believes it has no page, and nothing will tell it better.
+/// A table of one row that was vacuumed: the planner knows that it has one page, and nothing will tell it better.
 async fn stale(psql: &mut PgConnection) {
     run(psql, "ALTER TABLE semel_ledger SET (autovacuum_enabled = off)").await;
+    fill(psql, 1).await;
     run(psql, "VACUUM ANALYZE semel_ledger").await;
 }
 
 #[tokio::test]
-async fn t30_statistics_of_an_empty_table_do_not_make_anybody_read_the_whole_ledger() {
+async fn t30_statistics_of_a_tiny_table_do_not_make_anybody_read_the_whole_ledger() {
     let world = World::new().await;
     let mut psql = world.psql().await;
     stale(&mut psql).await;
-    fill(&mut psql).await;
+    fill(&mut psql, 100_000).await;
     prepare(&mut psql).await;
     for mode in ["force_custom_plan", "force_generic_plan"] {
         run(&mut psql, &format!("SET plan_cache_mode = {mode}")).await;
@@ -69,16 +66,16 @@ async fn t30_statistics_of_an_empty_table_do_not_make_anybody_read_the_whole_led
 }
 
 #[tokio::test]
-async fn t30_a_plan_made_while_the_ledger_was_empty_is_forgotten() {
+async fn t30_a_plan_made_while_the_ledger_was_tiny_is_forgotten() {
     let world = World::new().await;
     let mut psql = world.psql().await;
     stale(&mut psql).await;
     prepare(&mut psql).await;
     run(&mut psql, "SET plan_cache_mode = force_generic_plan").await;
-    let before = explain(&mut psql, "seen").await;
-    fill(&mut psql).await;
-    let grown = explain(&mut psql, "seen").await;
-    assert_eq!(before, grown, "growth alone does not replan");
+    let tiny = explain(&mut psql, "seen").await;
+    assert!(tiny.contains("Seq Scan on semel_ledger"), "{tiny}");
+    // Growth alone replans nothing; only what others do to the catalog may.
+    fill(&mut psql, 100_000).await;
     run(&mut psql, include_str!("../../src/sql/begin_replan.sql")).await;
     let after = explain(&mut psql, "seen").await;
     run(&mut psql, "ROLLBACK").await;
@@ -89,13 +86,11 @@ async fn t30_a_plan_made_while_the_ledger_was_empty_is_forgotten() {
 async fn t30_the_naive_probe_reads_the_whole_ledger() {
     let world = World::new().await;
     let mut psql = world.psql().await;
-    stale(&mut psql).await;
-    let probe = "PREPARE probe (uuid[]) AS SELECT key FROM semel_ledger WHERE consumer = 1 AND key = ANY ($1)";
-    run(&mut psql, probe).await;
-    run(&mut psql, "SET plan_cache_mode = force_generic_plan").await;
-    texts(&mut psql, "EXPLAIN EXECUTE probe('{}')").await;
-    fill(&mut psql).await;
-    let plan = texts(&mut psql, "EXPLAIN EXECUTE probe('{}')").await.join("\n");
+    fill(&mut psql, 100_000).await;
+    run(&mut psql, "ANALYZE semel_ledger").await;
+    let keys: Vec<String> = (0..1_000).map(|n| crate::world::key(n).to_string()).collect();
+    let probe = format!("EXPLAIN SELECT outcome FROM semel_ledger WHERE consumer = 1 AND key = ANY ('{{{}}}')", keys.join(","));
+    let plan = texts(&mut psql, &probe).await.join("\n");
     assert!(plan.contains("Seq Scan on semel_ledger"), "the attack proves nothing:\n{plan}");
 }
 
@@ -103,9 +98,8 @@ async fn t30_the_naive_probe_reads_the_whole_ledger() {
 async fn a_message_costs_few_bytes() {
     let world = World::new().await;
     let mut psql = world.psql().await;
-    fill(&mut psql).await;
+    fill(&mut psql, 100_000).await;
     run(&mut psql, "REINDEX TABLE semel_ledger").await;
     let bytes = number(&mut psql, "SELECT pg_total_relation_size('semel_ledger') / 100000").await;
     assert!(bytes <= 150, "{bytes} bytes a key");
-    let _: fn(&str) -> Options = |url| Options::new(url);
 }

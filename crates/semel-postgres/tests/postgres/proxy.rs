@@ -46,8 +46,6 @@ struct Plan {
     /// Requests still to pass before the chosen one, plus one; 0 is disarmed.
     countdown: AtomicU64,
     hurt: std::sync::Mutex<Hurt>,
-    /// Requests seen since the plan was armed.
-    seen: AtomicU64,
     done: AtomicBool,
     reached: Notify,
     /// Ends connections that were left open.
@@ -71,7 +69,6 @@ impl Proxy {
         let plan = Arc::new(Plan {
             countdown: AtomicU64::new(0),
             hurt: std::sync::Mutex::new(Hurt::CutRequest),
-            seen: AtomicU64::new(0),
             done: AtomicBool::new(false),
             reached: Notify::new(),
             released: Notify::new(),
@@ -83,7 +80,6 @@ impl Proxy {
     /// Hurts the connection at the `request`-th request from now, counted from 1.
     pub(crate) fn arm(&self, request: u64, hurt: Hurt) {
         *self.plan.hurt.lock().unwrap() = hurt;
-        self.plan.seen.store(0, Ordering::SeqCst);
         self.plan.done.store(false, Ordering::SeqCst);
         self.plan.countdown.store(request, Ordering::SeqCst);
     }
@@ -91,11 +87,6 @@ impl Proxy {
     /// Whether the chosen request came.
     pub(crate) fn struck(&self) -> bool {
         self.plan.done.load(Ordering::SeqCst)
-    }
-
-    /// Requests since the plan was armed.
-    pub(crate) fn seen(&self) -> u64 {
-        self.plan.seen.load(Ordering::SeqCst)
     }
 
     /// Waits until the chosen request came and the hurt is done.
@@ -154,7 +145,6 @@ async fn requests(
         started = true;
         let whole = std::mem::take(&mut request);
         let chosen = matches!(kind, b'S' | b'Q') && {
-            plan.seen.fetch_add(1, Ordering::SeqCst);
             let armed = plan.countdown.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| n.checked_sub(1));
             armed == Ok(1)
         };

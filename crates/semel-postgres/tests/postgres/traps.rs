@@ -92,6 +92,9 @@ async fn t25_a_unique_violation_of_the_users_table_is_no_duplicate() {
 #[tokio::test]
 async fn t26_errors_are_judged_by_their_code_whatever_their_text() {
     let world = World::new().await;
+    let fail = "CREATE FUNCTION fail(code text, message text) RETURNS void LANGUAGE plpgsql AS
+                $$ BEGIN RAISE EXCEPTION USING ERRCODE = code, MESSAGE = message; END $$";
+    run(&mut world.psql().await, fail).await;
     for (code, text, class) in [
         ("40001", "la sérialisation a échoué", Class::Busy),
         ("40P01", "Verklemmung entdeckt", Class::Busy),
@@ -101,8 +104,8 @@ async fn t26_errors_are_judged_by_their_code_whatever_their_text() {
         ("53100", "could not serialize access", Class::Down),
     ] {
         let mut unit = world.unit(0).await;
-        let sql = format!("DO $do$ BEGIN RAISE EXCEPTION $${text}$$ USING ERRCODE = '{code}'; END $do$");
-        sqlx::raw_sql(sqlx::AssertSqlSafe(sql)).execute(&mut unit.lend()).await.unwrap_err();
+        let fails = sqlx::query("SELECT fail($1, $2)").bind(code).bind(text);
+        fails.execute(&mut unit.lend()).await.unwrap_err();
         assert_eq!(unit.verdict().unwrap().class, class, "{code}");
     }
 }
