@@ -7,3 +7,7 @@ mod ledger {
 mod source {
     semel_storm::source_laws!(semel_storm::suite::SimSourceRig);
 }
+
+mod sink {
+    semel_storm::sink_laws!(semel_storm::suite::SimSourceRig);
+}

@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytes::Bytes;
 use semel_core::Fault;
-use semel_core::message::Message;
+use semel_core::message::{Message, Position};
+use semel_core::sink::{IDEMPOTENCY_KEY, Outgoing, Sink};
 use semel_core::source::{
     BoxFuture, Delivery, Limit, Receipt, Received, Settle, Settled, Settlements, Source,
 };
@@ -239,6 +240,40 @@ impl State {
             .rev()
             .for_each(|entry| self.waiting.push_front(entry));
         settled
+    }
+}
+
+/// What is published is delivered: the broker as a sink.
+impl Sink for SimSource {
+    fn publish<'a>(&'a self, messages: &'a [Outgoing]) -> BoxFuture<'a, Result<(), Fault>> {
+        Box::pin(async move {
+            if self.state().strikes(|f| f.down) {
+                return Err(Fault::down("the broker is away"));
+            }
+            for message in messages {
+                let offset =
+                    u64::try_from(self.state().log.len()).expect("a simulated log is short") + 1;
+                let stamp = message
+                    .key
+                    .map(|key| (IDEMPOTENCY_KEY.to_owned(), Bytes::from(key.to_string())));
+                self.push(Message {
+                    payload: message.payload.clone(),
+                    cut: None,
+                    headers: stamp
+                        .into_iter()
+                        .chain(message.headers.iter().cloned())
+                        .collect(),
+                    position: Position {
+                        partition: "sim".into(),
+                        offset: Some(offset),
+                    },
+                    message_key: message.message_key.clone(),
+                    attempt: 1,
+                    timestamp_ms: None,
+                });
+            }
+            Ok(())
+        })
     }
 }
 

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use semel_core::key::Key;
 use semel_core::ledger::ConsumerId;
-use semel_core::message::{Message, Position};
-use semel_core::sink::Outgoing;
+use semel_core::sink::{Outgoing, Sink};
 use semel_core::source::Source;
 
 use super::ledger::LedgerRig;
+use super::ok;
+use super::sink::SinkRig;
 use super::source::{Features, Kept, SourceRig};
 use crate::sim::{SimLedger, SimSource};
 
@@ -91,24 +92,27 @@ impl SourceRig for SimSourceRig {
     }
 
     async fn put(&self, messages: &[Outgoing]) {
-        for (message, offset) in messages.iter().zip(1..) {
-            self.source.push(Message {
-                payload: message.payload.clone(),
-                cut: None,
-                headers: message.headers.clone().into(),
-                position: Position {
-                    partition: "sim".into(),
-                    offset: Some(offset),
-                },
-                message_key: message.message_key.clone(),
-                attempt: 1,
-                timestamp_ms: None,
-            });
-        }
+        ok(self.source.publish(messages).await);
     }
 
     async fn open(&self, _positions: Arc<Kept>) -> Arc<dyn Source> {
         self.source.break_off();
+        Arc::new(self.source.clone())
+    }
+}
+
+impl SinkRig for SimSourceRig {
+    const FEATURES: Features = <Self as SourceRig>::FEATURES;
+
+    async fn fresh() -> Self {
+        <Self as SourceRig>::fresh().await
+    }
+
+    async fn sink(&self) -> Arc<dyn Sink> {
+        Arc::new(self.source.clone())
+    }
+
+    async fn source(&self) -> Arc<dyn Source> {
         Arc::new(self.source.clone())
     }
 }

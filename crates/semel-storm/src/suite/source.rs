@@ -139,6 +139,15 @@ pub(super) fn outgoing(payload: &str) -> Outgoing {
     }
 }
 
+/// Leaves a law out, and says so.
+#[expect(
+    clippy::print_stderr,
+    reason = "what was not tested must be seen in the test's output"
+)]
+fn not_asked(law: &str, feature: &str) {
+    eprintln!("`{law}` is not asked: this source does not declare `{feature}`");
+}
+
 async fn put<R: SourceRig>(rig: &R, payloads: &[&str]) {
     rig.put(
         &payloads
@@ -242,7 +251,10 @@ pub async fn a_nacked_message_returns<R: SourceRig>() {
 /// At-least-once: a process that ended without an ack leaves the message to the next one.
 pub async fn an_unacked_message_returns_after_opening_again<R: SourceRig>() {
     if !R::FEATURES.redelivers {
-        return;
+        return not_asked(
+            "an_unacked_message_returns_after_opening_again",
+            "redelivers",
+        );
     }
     let rig = R::fresh().await;
     put(&rig, &["a", "b", "c"]).await;
@@ -261,7 +273,7 @@ pub async fn an_unacked_message_returns_after_opening_again<R: SourceRig>() {
 /// What is acked is done, also for the next process.
 pub async fn an_acked_message_does_not_return<R: SourceRig>() {
     if !R::FEATURES.redelivers {
-        return;
+        return not_asked("an_acked_message_does_not_return", "redelivers");
     }
     let rig = R::fresh().await;
     put(&rig, &["a", "b"]).await;
@@ -400,7 +412,10 @@ pub async fn a_dropped_receive_loses_nothing<R: SourceRig>() {
 /// T40: a receipt belongs to its generation.
 pub async fn a_receipt_of_an_earlier_opening_settles_nothing<R: SourceRig>() {
     if !R::FEATURES.redelivers {
-        return;
+        return not_asked(
+            "a_receipt_of_an_earlier_opening_settles_nothing",
+            "redelivers",
+        );
     }
     let rig = R::fresh().await;
     put(&rig, &["a", "b"]).await;
@@ -440,7 +455,7 @@ pub async fn a_receipt_of_an_earlier_opening_settles_nothing<R: SourceRig>() {
 /// `Drained` is told when nothing is left and nothing is out, once; then the call waits.
 pub async fn drained_is_told_once<R: SourceRig>() {
     if !R::FEATURES.drains {
-        return;
+        return not_asked("drained_is_told_once", "drains");
     }
     let rig = R::fresh().await;
     put(&rig, &["a"]).await;
@@ -457,7 +472,7 @@ pub async fn drained_is_told_once<R: SourceRig>() {
 /// `End` is told when nothing will come again, and told again to who asks again.
 pub async fn the_end_comes_when_all_is_acked<R: SourceRig>() {
     if !R::FEATURES.ends {
-        return;
+        return not_asked("the_end_comes_when_all_is_acked", "ends");
     }
     let rig = R::fresh().await;
     put(&rig, &["a", "b"]).await;
