@@ -299,6 +299,10 @@ impl<W, F: Fn(usize, &FieldSums) -> Option<String>> Scribe<'_, W, F> {
     }
 
     fn copy(&mut self, i: usize, first: usize) -> Option<Ending> {
+        if self.cases[i].kind == ClaimKind::Released {
+            // Brought back twice, by both sides of its wait: the first one is it, and nobody delivered this one.
+            return None;
+        }
         match *self.seen.get(&first)? {
             Claimed::Ended => None,
             Claimed::Seen(prior) => Some(self.seen_before(i, prior)),
