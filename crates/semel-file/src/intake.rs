@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::num::NonZeroU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -109,6 +110,7 @@ struct Out {
 /// The engine's end.
 #[derive(Debug)]
 pub(crate) struct Intake {
+    generation: u64,
     partitions: Vec<Arc<str>>,
     headers: Headers,
     pending: tokio::sync::Mutex<Pending>,
@@ -129,6 +131,7 @@ impl Intake {
         chunks: mpsc::Receiver<Result<Chunk, Fault>>,
     ) -> Self {
         Self {
+            generation: GENERATIONS.fetch_add(1, Ordering::Relaxed),
             partitions,
             headers: Arc::new([]),
             pending: tokio::sync::Mutex::new(Pending {
@@ -216,7 +219,7 @@ impl Intake {
             timestamp_ms: None,
         };
         let receipt = Receipt::new(
-            GENERATION,
+            self.generation,
             item.partition,
             NonZeroU64::new(tag).expect("tags start at 1"),
         );
@@ -234,22 +237,25 @@ impl Intake {
     pub(crate) fn settle(&self, settlements: &Settlements) -> Settled {
         let now = Instant::now();
         let mut out = self.out();
+        let mut settled = Settled::default();
         for settlement in &settlements.receipts {
-            let tag = settlement.receipt().tag().get();
-            let Some(mut item) = out.take(tag) else {
-                continue;
-            };
-            if let Settle::Nack { delay_ms } = settlement.verdict() {
-                item.attempt = item.attempt.saturating_add(1);
-                let due = now
-                    .checked_add(Duration::from_millis(delay_ms))
-                    .unwrap_or(now);
-                out.again.insert((due, tag), item);
+            let (tag, verdict) = (settlement.receipt().tag().get(), settlement.verdict());
+            let known = settlement.receipt().generation() == self.generation;
+            match (verdict, if known { out.take(tag) } else { None }) {
+                (Settle::Ack, Some(_)) | (Settle::Nack { .. }, None) => {}
+                (Settle::Ack, None) => settled.lost += 1,
+                (Settle::Nack { delay_ms }, Some(mut item)) => {
+                    item.attempt = item.attempt.saturating_add(1);
+                    let due = now
+                        .checked_add(Duration::from_millis(delay_ms))
+                        .unwrap_or(now);
+                    out.again.insert((due, tag), item);
+                }
             }
         }
         drop(out);
         self.settled.notify_waiters();
-        Settled::default()
+        settled
     }
 
     fn out(&self) -> MutexGuard<'_, Out> {
@@ -259,8 +265,8 @@ impl Intake {
     }
 }
 
-/// A file is opened once in a source's life.
-const GENERATION: u64 = 1;
+/// Every opening is a generation, so that a receipt never settles a line of another opening (T40).
+static GENERATIONS: AtomicU64 = AtomicU64::new(1);
 
 impl Out {
     fn take(&mut self, tag: u64) -> Option<Item> {
