@@ -89,13 +89,18 @@ fn sighting(claim: &Claim) -> Sighting {
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 async fn main() {
+    // One case alone: `SEMEL_BENCH_CASE=Ordered-1000`.
+    let wanted = std::env::var("SEMEL_BENCH_CASE").ok();
     for (kind, batch, total) in [
         (Keys::Ordered, 1, 2_000),
         (Keys::Ordered, 100, 50_000),
         (Keys::Ordered, 1000, 300_000),
         (Keys::Ordered, 5000, 300_000),
         (Keys::Random, 1000, 300_000),
-    ] {
+    ]
+    .into_iter()
+    .filter(|(kind, batch, _)| wanted.as_ref().is_none_or(|wanted| *wanted == format!("{kind:?}-{batch}")))
+    {
         measure(kind, batch, total).await;
     }
 }

@@ -198,7 +198,8 @@ impl Ledger for SqliteLedger {
                  lane's identity",
                 fence.unit
             ))),
-            Some(unit) if unit >= *last => Ok(Resolved::RolledBack),
+            // A unit is begun on the number of the one before, which was confirmed.
+            Some(unit) if unit + 1 == fence.unit && unit >= *last => Ok(Resolved::RolledBack),
             Some(_) | None => Ok(Resolved::Lost),
         }
     }

@@ -112,7 +112,8 @@ impl SqliteQueue {
             name: Arc::from(options.name),
             visibility_us: us(options.visibility_ms),
             instance: rand::rng().next_u64().to_be_bytes(),
-            generations: AtomicU64::new(1),
+            // Far from any other opening's numbers, so that its receipts settle nothing here.
+            generations: AtomicU64::new(rand::rng().next_u64() >> 1),
             statements: Statements {
                 put: Bulk::new(sql!("queue_put")),
                 take: Bulk::repeated(sql!("queue_take")),
