@@ -25,7 +25,7 @@ use crate::fault::Refusal;
 use crate::link::Link;
 use crate::options::{Declare, RabbitOptions};
 use crate::source::{Depth, Order, Shared, stop};
-use crate::window::{Acks, Window};
+use crate::window::{Ack, Window};
 
 /// The broker is asked for a sign of life this often.
 const PROBE_INTERVAL: Duration = Duration::from_secs(2);
@@ -33,6 +33,14 @@ const PROBE_INTERVAL: Duration = Duration::from_secs(2);
 /// A delivery is never given back sooner: a consumer that stops gives back hundreds at once, and each
 /// would come straight back to it, counted once more against the queue's delivery limit (TRAPS T45).
 const GIVE_BACK_AFTER: Duration = Duration::from_millis(500);
+
+/// An ack waits this long for those before it, which other lanes settle: a few units of work. What is
+/// not acked by then costs a frame of its own.
+const HOLD: Duration = Duration::from_millis(25);
+
+/// A quorum queue takes acks in some at a time, and forgets the rest when the channel closes: after
+/// the last ones, closing waits this long. They would only come again as duplicates.
+const LINGER: Duration = Duration::from_millis(100);
 
 /// Deliveries taken from the client before callers hear of them.
 const DELIVER_COUNT_MAX: usize = 512;
@@ -163,6 +171,7 @@ impl Session {
             options: self.options,
             window: Window::default(),
             give_back: BTreeSet::new(),
+            flush_at: None,
             probe: None,
             last_sign: now,
             next_probe: now + PROBE_INTERVAL,
@@ -170,6 +179,10 @@ impl Session {
             alone: 0,
         };
         let ending = life.run(orders, stopped).await;
+        if matches!(ending, Ending::Stopped) {
+            life.last_words().await;
+        }
+        shared.lose(life.window.held());
         let prefetch = life.prefetch;
         match &ending {
             Ending::Lost(Lost { silent: true, .. }) => self.link.cut(),
@@ -194,6 +207,8 @@ struct Life<'a> {
     prefetch: u16,
     window: Window,
     give_back: BTreeSet<(Instant, NonZeroU64)>,
+    /// When acks that are held are sent one by one.
+    flush_at: Option<Instant>,
     /// A question under way, and whether it is to find out that the queue is drained.
     probe: Option<(Probe, Instant)>,
     last_sign: Instant,
@@ -212,7 +227,10 @@ struct Wire {
     vhost: String,
 }
 
-#[expect(clippy::large_enum_variant, reason = "there is one at a time, on the stack")]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one at a time, on the stack"
+)]
 enum Event {
     Stop,
     Delivered(Option<lapin::Result<lapin::message::Delivery>>),
@@ -269,6 +287,9 @@ impl Life<'_> {
         if let Some((due, _)) = self.give_back.first() {
             wake = wake.min(*due);
         }
+        if let Some(due) = self.flush_at {
+            wake = wake.min(due);
+        }
         if let Some(due) = self.drained_at() {
             wake = wake.min(due);
         }
@@ -302,6 +323,9 @@ impl Life<'_> {
             && (now >= self.next_probe || self.drained_at().is_some_and(|due| now >= due))
         {
             self.ask(now);
+        }
+        if self.flush_at.is_some_and(|due| now >= due) {
+            self.flush().await?;
         }
         self.give_back_due(now).await
     }
@@ -414,32 +438,53 @@ impl Life<'_> {
             self.give_back
                 .insert((self.quiet_since + delay.max(GIVE_BACK_AFTER), tag));
         }
-        let acks = self.window.ack(order.acks);
-        let sent = self.wire.ack(&acks).await;
+        let count = order.acks.len();
+        let acked = self.window.ack(order.acks);
+        let mut sent = self.wire.ack(acked.send).await;
+        if sent.is_ok() && self.window.held() > usize::from(self.prefetch / 4) {
+            sent = self.flush().await;
+        }
+        if self.window.held() > 0 {
+            self.flush_at.get_or_insert(self.quiet_since + HOLD);
+        }
         self.shared.settled(self.window.open());
-        let lost = acks.unknown + if sent.is_err() { acks.count } else { 0 };
+        let lost = if sent.is_err() { count } else { acked.unknown };
         // A caller that went away does not want to know.
         let _ = order.reply.send(lost);
         sent?;
         self.mind_the_bytes().await
     }
 
+    /// Acks one by one what waited for its predecessors long enough.
+    async fn flush(&mut self) -> Result<(), Lost> {
+        self.flush_at = None;
+        let tags = self.window.flush();
+        self.wire.ack_each(&tags).await
+    }
+
+    /// Tells the broker what it can still be told, and lets it take that in.
+    async fn last_words(&mut self) {
+        let _ = self.flush().await;
+        let quiet = self.quiet_since.elapsed();
+        tokio::time::sleep(LINGER.saturating_sub(quiet)).await;
+    }
+
     async fn give_back_due(&mut self, now: Instant) -> Result<(), Lost> {
-        let mut tags = Vec::new();
-        while let Some((due, tag)) = self.give_back.first().copied()
-            && due <= now
+        let mut due = Vec::new();
+        while let Some((at, tag)) = self.give_back.first().copied()
+            && at <= now
         {
             self.give_back.pop_first();
-            if self.window.give_back(tag) {
-                tags.push(tag);
-            }
+            due.push(tag);
         }
-        if tags.is_empty() {
+        if due.is_empty() {
             return Ok(());
         }
         self.quiet_since = now;
+        let (tags, ack) = self.window.give_back(due);
         self.shared.settled(self.window.open());
-        self.wire.give_back(&tags).await
+        self.wire.give_back(&tags).await?;
+        self.wire.ack(ack).await
     }
 
     /// Stops consuming while too many bytes are unsettled, and goes on with a prefetch that fits them.
@@ -491,19 +536,24 @@ impl Life<'_> {
 impl Wire {
     /// Sends acks by the channel itself, and waits until they are written: two that were handed to the
     /// client's ackers could change places on their way.
-    async fn ack(&self, acks: &Acks) -> Result<(), Lost> {
-        let sending = async {
-            if let Some(tag) = acks.all_to {
-                self.channel
-                    .basic_ack(tag.get(), BasicAckOptions { multiple: true })
-                    .await?;
-            }
-            let singles = acks.singles.iter().map(|tag| {
-                self.channel
-                    .basic_ack(tag.get(), BasicAckOptions::default())
-            });
-            join_all(singles).await.into_iter().collect()
+    async fn ack(&self, ack: Option<Ack>) -> Result<(), Lost> {
+        let (tag, multiple) = match ack {
+            None => return Ok(()),
+            Some(Ack::One(tag)) => (tag, false),
+            Some(Ack::AllTo(tag)) => (tag, true),
         };
+        let sending = self
+            .channel
+            .basic_ack(tag.get(), BasicAckOptions { multiple });
+        self.patiently("the broker takes no acks in", sending).await
+    }
+
+    async fn ack_each(&self, tags: &[NonZeroU64]) -> Result<(), Lost> {
+        let acks = tags.iter().map(|tag| {
+            self.channel
+                .basic_ack(tag.get(), BasicAckOptions::default())
+        });
+        let sending = async { join_all(acks).await.into_iter().collect() };
         self.patiently("the broker takes no acks in", sending).await
     }
 

@@ -82,6 +82,8 @@ struct State {
     depth: Option<Depth>,
     unsettled: usize,
     lost_acks: u64,
+    /// Of these, what no caller was told yet.
+    lost_late: usize,
 }
 
 enum Channel {
@@ -206,6 +208,7 @@ impl Shared {
             depth: None,
             unsettled: 0,
             lost_acks: 0,
+            lost_late: 0,
         };
         Self {
             state: Mutex::new(state),
@@ -236,10 +239,16 @@ impl Shared {
             // Without an answer the session ended before or while it acked.
             lost += answer.await.unwrap_or(sent);
         }
-        if lost > 0 {
-            self.state().lost_acks += u64::try_from(lost).unwrap_or(u64::MAX);
-        }
-        lost
+        let mut state = self.state();
+        state.lost_acks += u64::try_from(lost).unwrap_or(u64::MAX);
+        lost + std::mem::take(&mut state.lost_late)
+    }
+
+    /// Acks of earlier calls turned out to be lost: the next call tells.
+    pub(crate) fn lose(&self, count: usize) {
+        let mut state = self.state();
+        state.lost_acks += u64::try_from(count).unwrap_or(u64::MAX);
+        state.lost_late += count;
     }
 
     /// Returns the answer to wait for, the acks it is about, and the acks that are lost already.

@@ -1,0 +1,128 @@
+//! What must be done to the broker itself: killed, stopped, made impatient. It happens to a node of this
+//! test's own, so that nobody else's is disturbed; one test after the other, in one.
+
+mod support;
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use semel_core::{Class, Source};
+use semel_rabbitmq::RabbitSource;
+use support::{Admin, LIMIT, ack, brisk, drained, numbers, open, receive, tally, texts, within};
+
+/// A second set of services: the script keeps everything beside itself and takes free ports.
+struct Node(tempfile::TempDir);
+
+impl Node {
+    fn start() -> Self {
+        let script = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../scripts/services");
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("scripts")).unwrap();
+        std::fs::copy(script, folder.path().join("scripts/services")).unwrap();
+        let node = Self(folder);
+        node.run(&["start", "rabbitmq"]);
+        node
+    }
+
+    fn run(&self, words: &[&str]) -> String {
+        let output = Command::new(self.0.path().join("scripts/services"))
+            .args(words)
+            .output()
+            .unwrap();
+        assert!(
+            output.status.success(),
+            "{words:?}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    fn url(&self) -> String {
+        let env = self.run(&["env"]);
+        let line = env
+            .lines()
+            .find_map(|line| line.strip_prefix("export SEMEL_TEST_RABBITMQ_URL='"));
+        line.expect("it runs").trim_end_matches('\'').to_owned()
+    }
+
+    /// Asks the node's own console.
+    fn eval(&self, expression: &str) {
+        let status = std::fs::read_to_string(self.0.path().join(".services/port-base")).unwrap();
+        let base: u16 = status.trim().parse().unwrap();
+        let home = self.0.path().join(".services/rabbitmq");
+        let output = Command::new("/usr/lib/rabbitmq/bin/rabbitmqctl")
+            .args(["-n", "semel@localhost", "eval", expression])
+            .env("HOME", home)
+            .env("ERL_EPMD_PORT", (base + 58).to_string())
+            .output()
+            .unwrap();
+        assert!(
+            output.status.success(),
+            "{expression}: {}",
+            String::from_utf8_lossy(&output.stdout)
+        );
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.run(&["stop"]);
+    }
+}
+
+async fn told_down(source: &RabbitSource) {
+    let fault = within("word of it", source.receive(LIMIT))
+        .await
+        .expect_err("the broker is away");
+    assert_eq!(fault.class, Class::Down);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn e034_t46_a_killed_stopped_or_impatient_broker_loses_nothing_and_is_found_again() {
+    let node = tokio::task::spawn_blocking(Node::start).await.unwrap();
+    let url = node.url();
+    // T46, made quick: what is unsettled for a second costs the channel.
+    node.eval("application:set_env(rabbit, consumer_timeout, 1000), application:set_env(rabbit, channel_tick_interval, 500).");
+    let admin = Admin::connect_to(&url).await;
+    let queue = admin.queue("node", "quorum").await;
+    admin.publish(&queue, numbers(0, 20)).await;
+    let source = open(brisk(&url, &queue)).await;
+    let slow = receive(&source, 20).await;
+    let again = receive(&source, 20).await;
+    assert!(
+        again[0].receipt.generation() > slow[0].receipt.generation(),
+        "t46: another channel"
+    );
+    assert_eq!(tally(&again), tally(&slow));
+    assert_eq!(ack(&source, slow).await, 20);
+    assert_eq!(ack(&source, again).await, 0);
+    drained(&source).await;
+    node.eval("application:set_env(rabbit, consumer_timeout, 1800000).");
+
+    // All connections are closed by an operator.
+    admin.publish(&queue, numbers(20, 30)).await;
+    let out = receive(&source, 10).await;
+    node.eval("rabbit_networking:close_all_connections(\"for a test\").");
+    let again = receive(&source, 10).await;
+    assert_eq!(tally(&again), tally(&out));
+    assert_eq!(ack(&source, again).await, 0);
+    drained(&source).await;
+
+    // E034: killed with deliveries out, and started again.
+    let admin = Admin::connect_to(&url).await;
+    admin.publish(&queue, numbers(30, 40)).await;
+    let out = receive(&source, 10).await;
+    node.run(&["kill", "rabbitmq"]);
+    told_down(&source).await;
+    assert_eq!(ack(&source, out).await, 10);
+    assert!(source.status().away.is_some());
+    node.run(&["start", "rabbitmq"]);
+    let admin = Admin::connect_to(&url).await;
+    admin.publish(&queue, numbers(40, 41)).await;
+    let again = receive(&source, 11).await;
+    assert_eq!(texts(&again), numbers(30, 41).collect::<Vec<_>>());
+    assert_eq!(ack(&source, again).await, 0);
+    drained(&source).await;
+    assert_eq!(source.status().away, None);
+    source.close().await;
+}
