@@ -438,10 +438,11 @@ impl Member {
 
     fn troubled(&self, error: &KafkaError) {
         tracing::debug!(%error, "kafka: poll");
-        if matches!(error, KafkaError::MessageConsumptionFatal(_)) {
-            return self.shared.fail(classify("the group", error).detail());
-        }
-        match error.rdkafka_error_code() {
+        let code = match error {
+            KafkaError::MessageConsumptionFatal(code) => Some(*code),
+            other => other.rdkafka_error_code(),
+        };
+        match code {
             // Retention overtook a partition, or its topic was made again: compare anew.
             Some(Code::AutoOffsetReset) => self.compare_again(),
             Some(code @ (Code::UnknownTopicOrPartition | Code::UnknownTopic | Code::TopicAuthorizationFailed)) => {
@@ -453,6 +454,9 @@ impl Member {
             Some(code @ (Code::GroupAuthorizationFailed | Code::InconsistentGroupProtocol)) => self.shared.fail(format!(
                 "kafka: the group refuses this member: {code}; check the rights on `group`, and that all its members use the same `assignor`"
             )),
+            _ if matches!(error, KafkaError::MessageConsumptionFatal(_)) => {
+                self.shared.fail(classify("the group", error).detail());
+            }
             _ => {}
         }
     }

@@ -136,12 +136,12 @@ impl Probe {
                 return Err(Fault::down(format!("kafka: {what}: the broker did not answer in time")));
             }
             match self.client.poll(Duration::from_millis(100)) {
-                Some(Ok(record)) => {
-                    if asked.remove(&record.partition()).is_some() {
-                        let mark = mark::of(record.timestamp().to_millis(), record.key());
-                        found.insert(place(topic, record.partition()), (unsigned(record.offset()), mark));
-                    }
+                // Only the first one of each is asked for; the client has fetched more.
+                Some(Ok(record)) if asked.remove(&record.partition()).is_some() => {
+                    let mark = mark::of(record.timestamp().to_millis(), record.key());
+                    found.insert(place(topic, record.partition()), (unsigned(record.offset()), mark));
                 }
+                Some(Ok(_)) => {}
                 Some(Err(KafkaError::PartitionEOF(number))) => drop(asked.remove(&number)),
                 // Retention overtook us; the caller asks for the ends anew.
                 Some(Err(error)) if error.rdkafka_error_code() == Some(RDKafkaErrorCode::AutoOffsetReset) => break,

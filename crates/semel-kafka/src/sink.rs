@@ -3,6 +3,9 @@
 use std::fmt;
 use std::time::Duration;
 
+use bytes::Bytes;
+use rdkafka::ClientConfig;
+use rdkafka::admin::{AdminClient, AdminOptions, ResourceSpecifier};
 use rdkafka::client::ClientContext;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
@@ -16,7 +19,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use crate::fault::classify;
 use crate::options::{self, KafkaSinkOptions};
 use crate::probe::Probe;
-use crate::quiet;
+use crate::quiet::{self, Quiet};
 use crate::vetting::blocking;
 
 /// A topic to publish to. The producer is idempotent, so its own retries keep order and make no copies; a
@@ -25,6 +28,8 @@ pub struct KafkaSink {
     producer: ThreadedProducer<Reports>,
     topic: String,
     message_bytes_max: usize,
+    /// The topic's limit, where it is known.
+    batch_bytes_max: Option<usize>,
 }
 
 /// The client's queue is full of others' messages: looked at again after this.
@@ -63,42 +68,63 @@ impl ProducerContext for Reports {
 }
 
 impl KafkaSink {
-    /// Checks the options and that the topic is there.
+    /// Checks the options and that the topic is there, and asks how large its messages may be.
     ///
     /// # Errors
     /// `Stop` when the options are wrong or there is no such topic; `Down` when no broker answers.
     pub async fn open(options: KafkaSinkOptions) -> Result<Self, Fault> {
-        let config = options.producer()?;
+        let mut config = options.producer()?;
         let mut look = options.client.config_to_look(&options.brokers, options.timeout_ms);
         look.set("allow.auto.create.topics", "false");
         let (topic, timeout) = (options.topic.clone(), Duration::from_millis(options.timeout_ms.into()));
-        blocking(move || Probe::open(&look, timeout)?.partitions(&topic).map(drop)).await?;
+        let asked = look.clone();
+        blocking(move || Probe::open(&asked, timeout)?.partitions(&topic).map(drop)).await?;
+        let batch_bytes_max = topic_bytes_max(&look, &options.topic, timeout).await?;
+        if let Some(bytes) = batch_bytes_max {
+            // The broker's limit is one on batches: a fuller one would be refused with all that is in it.
+            config.set("batch.size", bytes.clamp(1, BATCH_BYTES).to_string());
+        }
         let producer = options::create(config.create_with_context(Reports))?;
-        Ok(Self { producer, topic: options.topic, message_bytes_max: options.message_bytes_max })
+        Ok(Self { producer, topic: options.topic, message_bytes_max: options.message_bytes_max, batch_bytes_max })
     }
 
     async fn publish_all(&self, messages: &[Outgoing]) -> Result<(), Fault> {
         // Before anything is sent: a batch with a message that can never go is refused whole.
-        if let Some(index) = messages.iter().position(|message| self.is_too_large(message)) {
-            return Err(too_large(index, &format!("more than `message_bytes_max` = {} bytes", self.message_bytes_max)));
+        for (index, message) in messages.iter().enumerate() {
+            if let Some(why) = self.refusal(message) {
+                return Err(too_large(index, &why));
+            }
         }
+        let tally = self.send_all(messages, 0).await;
+        if tally.too_large.len() < 2 {
+            return tally.result(messages.len());
+        }
+        // The broker refused a batch, with all that was in it: find out which message it was.
+        let mut rest = Tally { arrived: tally.arrived, too_large: Vec::new(), worst: tally.worst };
+        for index in tally.too_large {
+            let alone = self.send_all(&messages[index..=index], index).await;
+            rest.arrived += alone.arrived;
+            rest.worst = rest.worst.or(alone.worst);
+            rest.too_large.extend(alone.too_large);
+        }
+        rest.result(messages.len())
+    }
+
+    /// Sends all and waits for every report, so that a repeated publish never overtakes this one.
+    async fn send_all(&self, messages: &[Outgoing], first: usize) -> Tally {
         let (sender, mut reports) = unbounded_channel();
         let mut tally = Tally::default();
-        for (index, message) in messages.iter().enumerate() {
-            match self.send(index, message, &sender, &mut reports, &mut tally).await {
-                Ok(()) => tally.sent += 1,
-                Err(error) => {
-                    tally.count((index, Some(error)));
-                    break;
-                }
+        for (index, message) in (first..).zip(messages) {
+            if let Err(error) = self.send(index, message, &sender, &mut reports, &mut tally).await {
+                tally.count((index, Some(error)));
+                break;
             }
         }
         drop(sender);
-        // Every report is waited for, so that a repeated publish never overtakes this one.
         while let Some(report) = reports.recv().await {
             tally.count(report);
         }
-        tally.result(messages.len())
+        tally
     }
 
     /// Hands one message to the client, and waits for room when its queue is full.
@@ -130,9 +156,29 @@ impl KafkaSink {
         }
     }
 
-    fn is_too_large(&self, message: &Outgoing) -> bool {
-        message.payload.as_ref().is_some_and(|payload| payload.len() > self.message_bytes_max)
+    /// Why it can never go.
+    fn refusal(&self, message: &Outgoing) -> Option<String> {
+        let value = message.payload.as_ref().map_or(0, Bytes::len);
+        if value > self.message_bytes_max {
+            return Some(format!("{value} bytes, more than `message_bytes_max` = {}", self.message_bytes_max));
+        }
+        let headers: usize = message.headers.iter().map(|(name, value)| name.len() + value.len()).sum();
+        let size = value + headers + message.message_key.as_ref().map_or(0, Bytes::len);
+        let max = self.batch_bytes_max.filter(|max| size > *max)?;
+        Some(format!("{size} bytes, more than the topic's max.message.bytes = {max}"))
     }
+}
+
+/// The library's own default for `batch.size`.
+const BATCH_BYTES: usize = 1_000_000;
+
+/// The topic's `max.message.bytes`; `None` when we may not ask, then the broker's refusal has to tell.
+async fn topic_bytes_max(look: &ClientConfig, topic: &str, timeout: Duration) -> Result<Option<usize>, Fault> {
+    let client: AdminClient<Quiet> = options::create(look.create_with_context(Quiet::default()))?;
+    let asked = AdminOptions::new().request_timeout(Some(timeout));
+    let answered = client.describe_configs([&ResourceSpecifier::Topic(topic)], &asked).await;
+    let found = answered.ok().and_then(|mut configs| configs.pop()).and_then(Result::ok);
+    Ok(found.and_then(|config| config.entry_map().get("max.message.bytes")?.value.as_ref()?.parse().ok()))
 }
 
 fn headers(message: &Outgoing) -> OwnedHeaders {
@@ -150,8 +196,9 @@ fn headers(message: &Outgoing) -> OwnedHeaders {
 /// What the reports of one publish say.
 #[derive(Default)]
 struct Tally {
-    sent: usize,
     arrived: usize,
+    /// Refused by the broker for their size, or for their neighbours'.
+    too_large: Vec<usize>,
     worst: Option<Fault>,
 }
 
@@ -162,7 +209,7 @@ impl Tally {
             return;
         };
         let fault = match error.rdkafka_error_code() {
-            Some(Code::MessageSizeTooLarge | Code::InvalidMessageSize) => too_large(index, "more than the broker takes"),
+            Some(Code::MessageSizeTooLarge | Code::InvalidMessageSize) => return self.too_large.push(index),
             Some(Code::InvalidRecord) => Fault::poison(format!(
                 "kafka: the broker refuses the message at index {index} (a compacted topic needs a message key): {error}"
             )),
@@ -175,10 +222,11 @@ impl Tally {
     }
 
     fn result(self, wanted: usize) -> Result<(), Fault> {
-        match self.worst {
-            Some(fault) => Err(fault),
-            None if self.arrived == wanted => Ok(()),
-            None => Err(Fault::down(format!("kafka: {} of {wanted} messages are confirmed, {} sent", self.arrived, self.sent))),
+        match (self.too_large.iter().min(), self.worst) {
+            (Some(index), _) => Err(too_large(*index, "more than the broker takes")),
+            (None, Some(fault)) => Err(fault),
+            (None, None) if self.arrived == wanted => Ok(()),
+            (None, None) => Err(Fault::down(format!("kafka: {} of {wanted} messages are confirmed", self.arrived))),
         }
     }
 }
