@@ -50,22 +50,23 @@ impl Statements {
     }
 }
 
-/// Writes a record.
+/// Writes a record of the unit that began at `now_us`.
 pub(crate) async fn write(
     link: &mut Link,
     statements: &Statements,
     lane: LaneId,
+    now_us: i64,
     record: &Record,
 ) -> Result<Written, Fault> {
     let consumer = lane.consumer.0;
     let tail = |args: &mut Args| args.push(consumer);
     link.change_all(&statements.note, &record.notes, |args, note| note_row(args, consumer, note), no_tail).await?;
     link.change_all(&statements.unclaim, &record.unclaims, key_row, tail).await?;
-    link.change_all(&statements.park, &record.parks, |args, park| park_row(args, consumer, park), no_tail).await?;
+    link.change_all(&statements.park, &record.parks, |args, park| park_row(args, consumer, now_us, park), no_tail).await?;
     link.change_all(&statements.unpark, &record.unparks, key_row, tail).await?;
-    let dead = |args: &mut Args, letter: &Letter| letter_row(args, consumer, letter);
+    let dead = |args: &mut Args, letter: &Letter| letter_row(args, consumer, now_us, letter);
     let counts = link.fetch_all(&statements.dead, &record.letters, dead, no_tail).await?;
-    let sighting = |args: &mut Args, sighting: &Sighting| sighting_row(args, consumer, sighting);
+    let sighting = |args: &mut Args, sighting: &Sighting| sighting_row(args, consumer, now_us, sighting);
     link.change_all(&statements.sighting, &record.sightings, sighting, no_tail).await?;
     let position = |args: &mut Args, reached: &Reached| position_row(args, lane, reached);
     link.change_all(&statements.position, &record.positions, position, no_tail).await?;
@@ -90,7 +91,7 @@ fn note_row(args: &mut Args, consumer: i32, note: &Note) {
     key_row(args, &note.key);
 }
 
-fn park_row(args: &mut Args, consumer: i32, park: &Park) {
+fn park_row(args: &mut Args, consumer: i32, now_us: i64, park: &Park) {
     let message = &park.message;
     args.push(consumer);
     key_row(args, &park.key);
@@ -104,11 +105,12 @@ fn park_row(args: &mut Args, consumer: i32, park: &Park) {
     args.push(message.message_key.as_deref());
     args.push(message.timestamp_ms);
     args.push(message.payload.as_deref());
-    args.push(us(park.due_in_ms));
-    args.push(us(park.deadline_in_ms));
+    args.push(now_us);
+    args.push(now_us.saturating_add(us(park.due_in_ms)));
+    args.push(now_us.saturating_add(us(park.deadline_in_ms)));
 }
 
-fn letter_row(args: &mut Args, consumer: i32, letter: &Letter) {
+fn letter_row(args: &mut Args, consumer: i32, now_us: i64, letter: &Letter) {
     let message = &letter.message;
     let size = message.cut.map_or_else(|| u64::try_from(message.bytes().len()).unwrap_or(u64::MAX), |cut| cut.size);
     args.push(consumer);
@@ -128,9 +130,11 @@ fn letter_row(args: &mut Args, consumer: i32, letter: &Letter) {
     args.push(message.timestamp_ms);
     args.push(message.payload.as_deref());
     args.push(integer(size));
+    args.push(now_us);
+    args.push(now_us);
 }
 
-fn sighting_row(args: &mut Args, consumer: i32, sighting: &Sighting) {
+fn sighting_row(args: &mut Args, consumer: i32, now_us: i64, sighting: &Sighting) {
     args.push(consumer);
     key_row(args, &sighting.key);
     args.push(sighting.source.0);
@@ -138,6 +142,8 @@ fn sighting_row(args: &mut Args, consumer: i32, sighting: &Sighting) {
     args.push(sighting.count);
     args.push(&*sighting.partition);
     args.push(sighting.offset.map(integer));
+    args.push(now_us);
+    args.push(now_us);
 }
 
 fn position_row(args: &mut Args, lane: LaneId, reached: &Reached) {

@@ -23,6 +23,8 @@ use crate::value::Columns;
 pub struct SqliteUnit {
     pub(crate) lane: SqliteLane,
     fence: Fence,
+    /// When it began, by the database's clock, Unix µs: the time of all that it writes.
+    now_us: i64,
     saved: Vec<Save>,
     // The last field: the turn passes on after the connection was told to close.
     turn: Turn,
@@ -40,14 +42,14 @@ impl SqliteUnit {
         let turn = lane.inner.store.turn().await;
         lane.link.run(sql!("begin")).await.map_err(own)?;
         let rows = lane.link.fetch(sql!("fence"), lane_args(lane.id)).await.map_err(own)?;
-        let unit = rows.first().map(|row| row.own::<i64>(0)).transpose()?;
+        let raised = rows.first().map(|row| Ok::<_, Fault>((row.own::<i64>(0)?, row.own::<i64>(1)?))).transpose()?;
         let confirmed = lane.inner.confirmed().get(&lane.id).copied().unwrap_or(0);
-        match unit {
-            Some(unit) if unit > confirmed => {
+        match raised {
+            Some((unit, now_us)) if unit > confirmed => {
                 let fence = Fence { lane: lane.id, unit };
-                Ok(Self { lane, fence, saved: Vec::new(), turn })
+                Ok(Self { lane, fence, now_us, saved: Vec::new(), turn })
             }
-            Some(_) | None => Err(lane.inner.lost(unit.map(|unit| unit - 1), confirmed)),
+            Some(_) | None => Err(lane.inner.lost(raised.map(|(unit, _)| unit - 1), confirmed)),
         }
     }
 
@@ -59,9 +61,9 @@ impl SqliteUnit {
         &mut self.lane.link
     }
 
-    /// The keys that went in.
-    async fn insert(&mut self, claims: &[&Claim]) -> Result<Vec<[u8; 16]>, Fault> {
-        let consumer = self.consumer();
+    /// Inserts keys that are not there.
+    async fn insert(&mut self, claims: &[&Claim]) -> Result<(), Fault> {
+        let (consumer, now_us) = (self.consumer(), self.now_us);
         let row = |args: &mut Args, claim: &&Claim| {
             args.push(consumer);
             key_row(args, &claim.key);
@@ -69,9 +71,14 @@ impl SqliteUnit {
             args.push(claim.scheme.0);
             args.push(claim.sums.as_bytes());
             args.push(claim.source.0);
+            args.push(now_us);
         };
         let statements = &self.lane.inner.statements;
-        sorted_keys(&self.lane.link.fetch_all(&statements.claim, claims, row, no_tail).await?)
+        let inserted = self.lane.link.change_all(&statements.claim, claims, row, no_tail).await?;
+        if usize::try_from(inserted) != Ok(claims.len()) {
+            return Err(Fault::busy("a key was neither inserted nor found"));
+        }
+        Ok(())
     }
 
     /// The keys that said `parked` and now are this unit's.
@@ -93,27 +100,28 @@ impl SqliteUnit {
         rows.iter().map(|row| Ok((Key::from_bytes(row.sixteen(0)?), prior(row)?))).collect()
     }
 
+    /// Looks first and inserts what is missing: the unit is the only writer, and a row that is not there costs no
+    /// way back from SQLite's thread, which is what a claim costs most.
     async fn claim_all(&mut self, claims: &[Claim]) -> Result<Vec<Claimed>, Fault> {
-        let new: Vec<&Claim> = claims.iter().filter(|claim| claim.kind == ClaimKind::New).collect();
-        let released: Vec<Key> =
-            claims.iter().filter(|claim| claim.kind == ClaimKind::Released).map(|claim| claim.key).collect();
-        let inserted = self.insert(&new).await?;
-        let taken = self.release(&released).await?;
-        let known: Vec<Key> =
-            new.iter().map(|claim| claim.key).filter(|key| !has(&inserted, *key)).collect();
-        let mut seen = self.seen(&known).await?;
-        claims
+        let keys = |kind| claims.iter().filter(move |claim| claim.kind == kind).map(|claim| claim.key);
+        let new: Vec<Key> = keys(ClaimKind::New).collect();
+        let released: Vec<Key> = keys(ClaimKind::Released).collect();
+        let mut seen = self.seen(&new).await?;
+        let missing: Vec<&Claim> = claims
             .iter()
-            .map(|claim| match claim.kind {
-                ClaimKind::New if has(&inserted, claim.key) => Ok(Claimed::Fresh),
-                ClaimKind::New => match seen.remove(&claim.key) {
-                    Some(prior) => Ok(Claimed::Seen(Box::new(prior))),
-                    None => Err(Fault::busy("a key was neither inserted nor found")),
-                },
-                ClaimKind::Released if has(&taken, claim.key) => Ok(Claimed::Fresh),
-                ClaimKind::Released => Ok(Claimed::Ended),
-            })
-            .collect()
+            .filter(|claim| claim.kind == ClaimKind::New && !seen.contains_key(&claim.key))
+            .collect();
+        self.insert(&missing).await?;
+        let taken = self.release(&released).await?;
+        let answer = |claim: &Claim| match claim.kind {
+            ClaimKind::New => match seen.remove(&claim.key) {
+                Some(prior) => Claimed::Seen(Box::new(prior)),
+                None => Claimed::Fresh,
+            },
+            ClaimKind::Released if taken.binary_search(claim.key.as_bytes()).is_ok() => Claimed::Fresh,
+            ClaimKind::Released => Claimed::Ended,
+        };
+        Ok(claims.iter().map(answer).collect())
     }
 
     /// Whether the fence row still carries this unit's number.
@@ -198,7 +206,7 @@ impl Unit for SqliteUnit {
     async fn write(&mut self, record: &Record) -> Result<Written, Fault> {
         self.link().sound()?;
         let SqliteLane { link, inner, .. } = &mut self.lane;
-        record::write(link, &inner.statements, self.fence.lane, record).await.map_err(own)
+        record::write(link, &inner.statements, self.fence.lane, self.now_us, record).await.map_err(own)
     }
 
     async fn commit(mut self) -> Commit<SqliteLane> {
@@ -264,10 +272,6 @@ fn sorted_keys(rows: &[SqliteRow]) -> Result<Vec<[u8; 16]>, Fault> {
     let mut keys = rows.iter().map(|row| row.sixteen(0)).collect::<Result<Vec<_>, _>>()?;
     keys.sort_unstable();
     Ok(keys)
-}
-
-fn has(sorted: &[[u8; 16]], key: Key) -> bool {
-    sorted.binary_search(key.as_bytes()).is_ok()
 }
 
 fn prior(row: &SqliteRow) -> Result<Prior, Fault> {

@@ -2,13 +2,9 @@
 -- counts a try. The unit holds the write lock. Index: primary key, as the arbiter.
 INSERT INTO semel_parked AS known (
     consumer, key, id, awaiting, awaiting_key, source, partition, position,
-    headers, message_key, timestamp_ms, payload, attempts, due_at, deadline
+    headers, message_key, timestamp_ms, payload, attempts, parked_at, due_at, deadline
 )
-VALUES (
-    ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1,
-    CAST(unixepoch('subsec') * 1000000 AS INTEGER) + ?,
-    CAST(unixepoch('subsec') * 1000000 AS INTEGER) + ?
-)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1, ?, ?, ?)
 ON CONFLICT (consumer, key) DO UPDATE
 SET awaiting = excluded.awaiting,
     awaiting_key = excluded.awaiting_key,

@@ -1,4 +1,5 @@
--- What the rows of known keys say. The unit holds the write lock. Index: primary key, one descent a key.
+-- Which keys are there, and what their rows say. The unit holds the write lock, so the answer holds until its
+-- commit. Index: primary key, one descent a key.
 SELECT ledger.key, ledger.fingerprint, ledger.scheme, ledger.field_sums, ledger.outcome, ledger.code,
        ledger.reply, ledger.source, ledger.at
 FROM (VALUES (?, ?)) AS claim
