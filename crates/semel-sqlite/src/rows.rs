@@ -77,6 +77,10 @@ impl SqliteUnit {
 }
 
 impl Rows for SqliteUnit {
+    fn only_writer(&self) -> bool {
+        true
+    }
+
     async fn read(&mut self, table: &'static Table, ids: &[Value], _lock: Lock) -> Result<Vec<Value>, Fault> {
         let statements = self.table(table)?;
         let SqliteLane { link, .. } = &mut self.lane;

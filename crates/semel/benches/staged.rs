@@ -23,7 +23,10 @@ const fn column(name: &'static str, kind: Type, change: Change) -> Column {
 
 static ACCOUNT: Table = Table {
     name: "account",
-    columns: &[column("id", Type::Key, Change::Fixed), column("balance", Type::Amount, Change::Counter)],
+    columns: &[
+        column("id", Type::Key, Change::Fixed),
+        column("balance", Type::Amount, Change::Counter),
+    ],
 };
 static TRANSFER: Table = Table {
     name: "transfer",
@@ -61,7 +64,9 @@ struct Bank;
 
 impl Bank {
     fn move_by(account: Key, amount: i128, stage: &mut dyn Stage<Row>) {
-        let Some(Row::Account(_, balance)) = stage.get(0, &Value::Key(account)) else { return };
+        let Some(Row::Account(_, balance)) = stage.get(0, &Value::Key(account)) else {
+            return;
+        };
         let after = balance + amount;
         stage.put(0, Value::Key(account), Row::Account(account, after));
         stage.append(2, Row::Entry(account, amount, after), None::<Name>);
@@ -109,16 +114,30 @@ impl Staged for Bank {
         match row {
             Row::Account(id, balance) => values.extend([Value::Key(*id), Value::Amount(*balance)]),
             Row::Transfer(id, debit, credit, amount) => {
-                values.extend([Value::Key(*id), Value::Key(*debit), Value::Key(*credit), Value::Amount(*amount)]);
+                values.extend([
+                    Value::Key(*id),
+                    Value::Key(*debit),
+                    Value::Key(*credit),
+                    Value::Amount(*amount),
+                ]);
             }
             Row::Entry(account, amount, after) => {
-                values.extend([Value::Key(*account), Value::Amount(*amount), Value::Amount(*after)]);
+                values.extend([
+                    Value::Key(*account),
+                    Value::Amount(*amount),
+                    Value::Amount(*after),
+                ]);
             }
         }
     }
 
     fn decide(&self, fresh: &Fresh<'_, Work>, stage: &mut dyn Stage<Row>) -> Result<Answer, Fault> {
-        let Work { id, debit, credit, amount } = *fresh.work;
+        let Work {
+            id,
+            debit,
+            credit,
+            amount,
+        } = *fresh.work;
         Self::move_by(debit, -amount, stage);
         Self::move_by(credit, amount, stage);
         stage.put(1, Value::Key(id), Row::Transfer(id, debit, credit, amount));
@@ -138,14 +157,25 @@ impl Rows for Nowhere {
         ids: &[Value],
         _lock: Lock,
     ) -> impl Future<Output = Result<Vec<Value>, Fault>> + Send {
-        ready(Ok(ids.iter().flat_map(|id| [id.clone(), Value::Amount(1_000_000)]).collect()))
+        ready(Ok(ids
+            .iter()
+            .flat_map(|id| [id.clone(), Value::Amount(1_000_000)])
+            .collect()))
     }
 
-    fn insert(&mut self, table: &'static Table, values: &[Value]) -> impl Future<Output = Result<usize, Fault>> + Send {
+    fn insert(
+        &mut self,
+        table: &'static Table,
+        values: &[Value],
+    ) -> impl Future<Output = Result<usize, Fault>> + Send {
         ready(Ok(values.len() / table.width()))
     }
 
-    fn update(&mut self, table: &'static Table, values: &[Value]) -> impl Future<Output = Result<usize, Fault>> + Send {
+    fn update(
+        &mut self,
+        table: &'static Table,
+        values: &[Value],
+    ) -> impl Future<Output = Result<usize, Fault>> + Send {
         ready(Ok(values.len() / table.width()))
     }
 
@@ -162,7 +192,14 @@ impl Unit for Nowhere {
     type Lane = ();
 
     fn fence(&self) -> Fence {
-        Fence { lane: LaneId { consumer: ConsumerId(1), instance: Instance([0; 16]), lane: 0 }, unit: 1 }
+        Fence {
+            lane: LaneId {
+                consumer: ConsumerId(1),
+                instance: Instance([0; 16]),
+                lane: 0,
+            },
+            unit: 1,
+        }
     }
 
     async fn claim(&mut self, _claims: &[Claim]) -> Result<Vec<Claimed>, Fault> {
@@ -208,7 +245,9 @@ fn works(batch: u64) -> Vec<Work> {
 }
 
 fn main() {
-    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime needs no more than memory");
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .expect("a runtime needs no more than memory");
     let message = Message::new("", "p", Some(1));
     let binding = Binding {
         key: key(3, 1),
@@ -223,8 +262,15 @@ fn main() {
     for _ in 0..20 {
         let began = Instant::now();
         for works in &batches {
-            let fresh: Vec<Fresh<'_, Work>> =
-                works.iter().map(|work| Fresh { message: &message, binding: &binding, work, last: false }).collect();
+            let fresh: Vec<Fresh<'_, Work>> = works
+                .iter()
+                .map(|work| Fresh {
+                    message: &message,
+                    binding: &binding,
+                    work,
+                    last: false,
+                })
+                .collect();
             let said = runtime.block_on(bank.handle(&mut Nowhere, &fresh));
             assert!(said.is_ok_and(|said| said.len() == works.len()));
         }
@@ -233,6 +279,8 @@ fn main() {
     }
     #[expect(clippy::print_stdout, reason = "a benchmark prints its figure")]
     {
-        println!("staged: {best:.0} ns a message (named, locked, decided, encoded; batches of {BATCH})");
+        println!(
+            "staged: {best:.0} ns a message (named, locked, decided, encoded; batches of {BATCH})"
+        );
     }
 }

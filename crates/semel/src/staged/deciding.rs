@@ -76,6 +76,12 @@ impl<S: Staged> Deciding<'_, S> {
         )
     }
 
+    /// The name, if that row gets deltas: else nothing about it is open, and who depends on it need not wait.
+    fn pending(&self, name: Name) -> Option<Name> {
+        let slot = self.batch.slots[name.table].get(&name.id)?;
+        slot.delta.is_some().then_some(name)
+    }
+
     fn place(&mut self, table: usize, id: Value, row: S::Row, depends: Option<Name>) {
         let entry = self.batch.slots[table].entry(id);
         let index = entry.index();
@@ -167,7 +173,8 @@ impl<S: Staged> Stage<S::Row> for Deciding<'_, S> {
     }
 
     fn put_after(&mut self, table: usize, id: Value, row: S::Row, depends: Name) {
-        self.place(table, id, row, Some(depends));
+        let depends = self.pending(depends);
+        self.place(table, id, row, depends);
     }
 
     fn add(&mut self, table: usize, id: &Value, add: &[i128]) -> Added {
@@ -195,6 +202,7 @@ impl<S: Staged> Stage<S::Row> for Deciding<'_, S> {
     }
 
     fn append(&mut self, table: usize, row: S::Row, depends: Option<Name>) {
+        let depends = depends.and_then(|depends| self.pending(depends));
         self.batch.appended.push(Appended {
             table,
             row,

@@ -138,8 +138,11 @@ async fn pass<S: Staged, U: Rows>(
     let only_writer = unit.only_writer();
     for table in 0..batch.tables.len() {
         let (mut lock, mut add) = (Vec::new(), Vec::new());
-        for (id, slot) in &batch.slots[table] {
+        for (id, slot) in &mut batch.slots[table] {
+            // Nothing changes under the only writer: what it has read is as good as locked.
+            slot.locked = only_writer && slot.read;
             match slot.want {
+                Some(Want::Lock | Want::Add) if slot.locked => {}
                 Some(Want::Lock) => lock.push(id.clone()),
                 Some(Want::Add) if only_writer => lock.push(id.clone()),
                 Some(Want::Add) if !slot.read => add.push(id.clone()),
