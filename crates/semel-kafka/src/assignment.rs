@@ -4,11 +4,16 @@
 use std::collections::{HashMap, VecDeque};
 use std::num::NonZeroU64;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use semel_core::ledger::{Mark, Reached};
 use semel_core::source::{Settle, Settlement};
 use semel_core::{Delivery, Limit, Message, Receipt};
+
+/// The next generation. One count for the whole process: a receipt of a source that was closed and opened
+/// again is worth nothing at the new one.
+static GENERATIONS: AtomicU64 = AtomicU64::new(1);
 
 /// A partition's number in receipts: its index here, for ever.
 pub(crate) type Index = u32;
@@ -18,8 +23,6 @@ pub(crate) type Index = u32;
 pub(crate) struct Assignment {
     partitions: Vec<Partition>,
     by_name: HashMap<Arc<str>, Index>,
-    /// Of the latest assignment of any partition.
-    generation: u64,
     /// Where the next batch begins to look, so that no partition starves.
     turn: usize,
     /// Bytes that wait to be received.
@@ -111,21 +114,25 @@ impl Assignment {
         self.partitions.get_mut(usize::try_from(index).ok()?)
     }
 
-    /// The partition's index; it is made when it is new.
-    pub(crate) fn index(&mut self, topic: &str, number: i32) -> Index {
+    /// The partition's index and name; they are made when it is new.
+    pub(crate) fn index(&mut self, topic: &str, number: i32) -> (Index, Arc<str>) {
         let name: Arc<str> = format!("{topic}/{number}").into();
-        if let Some(index) = self.by_name.get(&name) {
-            return *index;
+        if let Some((name, index)) = self.by_name.get_key_value(&name) {
+            return (*index, name.clone());
         }
-        let index = Index::try_from(self.partitions.len()).expect("a cluster has fewer than 2^32 partitions");
-        self.partitions.push(Partition::new(topic.into(), number, name.clone()));
-        self.by_name.insert(name, index);
-        index
+        let index = Index::try_from(self.partitions.len())
+            .expect("a cluster has fewer than 2^32 partitions");
+        self.partitions
+            .push(Partition::new(topic.into(), number, name.clone()));
+        self.by_name.insert(name.clone(), index);
+        (index, name)
     }
 
     /// Every partition that is ours, with its index.
     pub(crate) fn ours(&self) -> impl Iterator<Item = (Index, &Partition)> {
-        (0..).zip(&self.partitions).filter(|(_, partition)| partition.phase != Phase::Away)
+        (0..)
+            .zip(&self.partitions)
+            .filter(|(_, partition)| partition.phase != Phase::Away)
     }
 
     /// The group gave us these. Each begins a new generation.
@@ -133,8 +140,7 @@ impl Assignment {
         self.assigned = true;
         self.drained_said = false;
         for index in given {
-            self.generation += 1;
-            let generation = self.generation;
+            let generation = GENERATIONS.fetch_add(1, Ordering::Relaxed);
             let freed = self.get_mut(*index).map_or(0, |partition| {
                 let freed = partition.clear();
                 partition.generation = generation;
@@ -156,7 +162,8 @@ impl Assignment {
 
     /// The partition, if it is still in this generation.
     fn current(&mut self, index: Index, generation: u64) -> Option<&mut Partition> {
-        self.get_mut(index).filter(|partition| partition.generation == generation)
+        self.get_mut(index)
+            .filter(|partition| partition.generation == generation)
     }
 
     /// The client starts it.
@@ -197,24 +204,28 @@ impl Assignment {
 
     /// Nothing handed out of these is unsettled.
     pub(crate) fn settled(&self, of: &[Index]) -> bool {
-        of.iter().filter_map(|index| self.get(*index)).all(|partition| partition.out.is_empty())
+        of.iter()
+            .filter_map(|index| self.get(*index))
+            .all(|partition| partition.out.is_empty())
     }
 
     /// A committed unit has written everything handed out of these.
     pub(crate) fn written(&self, of: &[Index]) -> bool {
-        of.iter().filter_map(|index| self.get(*index)).all(|partition| partition.reached >= partition.handed_next)
+        of.iter()
+            .filter_map(|index| self.get(*index))
+            .all(|partition| partition.reached >= partition.handed_next)
     }
 
-    /// A record came. `None` when it is to be discarded.
-    pub(crate) fn limits_of(&self, index: Index, offset: u64) -> Option<&Arc<str>> {
-        let partition = self.get(index)?;
-        (partition.phase == Phase::Live && offset >= partition.read_next).then_some(&partition.name)
-    }
-
-    /// Puts a fetched record where it waits to be received.
+    /// Puts a fetched record where it waits to be received. Discards it when its partition is not live, and
+    /// when it was fetched before the partition was started where it is now.
     pub(crate) fn push(&mut self, index: Index, held: Held) {
         let size = held.message.size();
-        let Some(partition) = self.get_mut(index) else { return };
+        let Some(partition) = self.get_mut(index) else {
+            return;
+        };
+        if partition.phase != Phase::Live || held.offset < partition.read_next {
+            return;
+        }
         partition.read_next = held.offset + 1;
         partition.at_end = false;
         partition.waiting.push_back(held);
@@ -252,7 +263,10 @@ impl Assignment {
 
     /// The client library's news of a partition's end.
     pub(crate) fn end_is(&mut self, topic: &str, number: i32, end: u64) {
-        let partition = self.partitions.iter_mut().find(|p| p.number == number && &*p.topic == topic);
+        let partition = self
+            .partitions
+            .iter_mut()
+            .find(|p| p.number == number && &*p.topic == topic);
         if let Some(partition) = partition {
             partition.end_latest = partition.end_latest.max(end);
         }
@@ -260,13 +274,19 @@ impl Assignment {
 
     /// Offsets between what is done and the end, by partition.
     pub(crate) fn lag(&self) -> Vec<(String, u64)> {
-        let live = self.ours().filter(|(_, p)| matches!(p.phase, Phase::Live | Phase::Leaving));
+        let live = self
+            .ours()
+            .filter(|(_, p)| matches!(p.phase, Phase::Live | Phase::Leaving));
         live.map(|(_, p)| (p.name.to_string(), p.lag())).collect()
     }
 
     /// Messages in the order of their partitions, within the limit; or that there is nothing, and why.
     pub(crate) fn take(&mut self, limit: Limit, now: Instant) -> Found {
-        let mut batch = Batch { deliveries: Vec::new(), count: limit.count.max(1), bytes: limit.bytes };
+        let mut batch = Batch {
+            deliveries: Vec::new(),
+            count: limit.count.max(1),
+            bytes: limit.bytes,
+        };
         let count = self.partitions.len();
         let mut due: Option<Instant> = None;
         for step in 0..count {
@@ -303,7 +323,10 @@ impl Assignment {
         let Some(partition) = self.current(receipt.partition(), receipt.generation()) else {
             return false;
         };
-        let Ok(place) = partition.out.binary_search_by_key(&offset, |(offset, _)| *offset) else {
+        let Ok(place) = partition
+            .out
+            .binary_search_by_key(&offset, |(offset, _)| *offset)
+        else {
             return false;
         };
         let Some(mut held) = partition.out[place].1.take() else {
@@ -316,7 +339,9 @@ impl Assignment {
             Settle::Nack { delay_ms } => {
                 held.message.attempt = held.message.attempt.saturating_add(1);
                 let due = now + Duration::from_millis(delay_ms);
-                let at = partition.returned.partition_point(|(other, _)| other.offset < offset);
+                let at = partition
+                    .returned
+                    .partition_point(|(other, _)| other.offset < offset);
                 partition.returned.insert(at, (held, due));
             }
         }
@@ -341,7 +366,11 @@ impl Assignment {
     pub(crate) fn untold(&self, of: Option<&[Index]>) -> Vec<(Index, u64)> {
         let asked = |index: &Index| of.is_none_or(|of| of.contains(index));
         self.ours()
-            .filter(|(index, p)| asked(index) && matches!(p.phase, Phase::Live | Phase::Leaving) && p.reached > p.told)
+            .filter(|(index, p)| {
+                asked(index)
+                    && matches!(p.phase, Phase::Live | Phase::Leaving)
+                    && p.reached > p.told
+            })
             .map(|(index, p)| (index, p.reached))
             .collect()
     }
@@ -424,19 +453,33 @@ impl Partition {
 
     fn lag(&self) -> u64 {
         let done = self.waiting.is_empty() && self.returned.is_empty() && self.out.is_empty();
-        if done && self.at_end { 0 } else { self.end_latest.max(self.read_next).saturating_sub(self.reached) }
+        if done && self.at_end {
+            0
+        } else {
+            self.end_latest
+                .max(self.read_next)
+                .saturating_sub(self.reached)
+        }
     }
 
     fn trim(&mut self) {
         while self.out.front().is_some_and(|(_, held)| held.is_none())
-            && self.returned.front().is_none_or(|(held, _)| held.offset > self.out[0].0)
+            && self
+                .returned
+                .front()
+                .is_none_or(|(held, _)| held.offset > self.out[0].0)
         {
             self.out.pop_front();
         }
     }
 
     /// Moves messages into the batch. Says how many bytes that frees, and when what blocks it is due.
-    fn hand_out(&mut self, index: Index, batch: &mut Batch, now: Instant) -> (usize, Option<Instant>) {
+    fn hand_out(
+        &mut self,
+        index: Index,
+        batch: &mut Batch,
+        now: Instant,
+    ) -> (usize, Option<Instant>) {
         if self.phase != Phase::Live {
             return (0, None);
         }
@@ -450,7 +493,10 @@ impl Partition {
             }
             if let Some((held, _)) = self.returned.pop_front() {
                 batch.deliveries.push(held.delivery(self.generation, index));
-                if let Ok(place) = self.out.binary_search_by_key(&held.offset, |(offset, _)| *offset) {
+                if let Ok(place) = self
+                    .out
+                    .binary_search_by_key(&held.offset, |(offset, _)| *offset)
+                {
                     self.out[place].1 = Some(held);
                 }
             }
@@ -480,5 +526,162 @@ impl Held {
             message: self.message.clone(),
             mark: Some(self.mark.clone()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use semel_core::Committed;
+    use semel_core::ledger::{ConsumerId, Fence, Instance as Life, LaneId, SourceId};
+
+    use super::*;
+
+    const ALL: Limit = Limit {
+        count: 100,
+        bytes: usize::MAX,
+    };
+
+    fn held(offset: u64) -> Held {
+        Held {
+            offset,
+            message: Message::new("x", "t/0", Some(offset)),
+            mark: Mark::new(),
+        }
+    }
+
+    /// Partition `number` of topic `t`, live from 0 to `end`.
+    fn live(assignment: &mut Assignment, number: i32, end: u64) -> Index {
+        let (index, _) = assignment.index("t", number);
+        assignment.assign(&[index]);
+        let start = Start {
+            offset: 0,
+            end,
+            tell: false,
+        };
+        let generation = assignment.get(index).unwrap().generation;
+        assignment.vetted(index, generation, start);
+        assignment.started(index, generation, start);
+        index
+    }
+
+    fn batch(assignment: &mut Assignment, limit: Limit) -> Vec<Delivery> {
+        match assignment.take(limit, Instant::now()) {
+            Found::Batch(batch) => batch,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn ack(assignment: &mut Assignment, delivery: Delivery) -> bool {
+        let lane = LaneId {
+            consumer: ConsumerId(1),
+            instance: Life([0; 16]),
+            lane: 0,
+        };
+        let proof = Committed::witnessed(Fence { lane, unit: 1 });
+        assignment.settle(&delivery.receipt.ack(&proof), Instant::now())
+    }
+
+    fn reached(next: u64) -> Reached {
+        Reached {
+            source: SourceId(1),
+            partition: "t/0".into(),
+            next,
+            mark: Mark::new(),
+        }
+    }
+
+    #[test]
+    fn a_receipt_of_an_assignment_that_ended_is_worth_nothing() {
+        let mut assignment = Assignment::default();
+        let index = live(&mut assignment, 0, 9);
+        assignment.push(index, held(0));
+        let old = batch(&mut assignment, ALL).remove(0);
+        assignment.gone(&[index]);
+        let again = live(&mut assignment, 0, 9);
+        assert_eq!(again, index);
+        assignment.push(index, held(0));
+        let new = batch(&mut assignment, ALL).remove(0);
+        assert!(!ack(&mut assignment, old));
+        assert!(ack(&mut assignment, new));
+    }
+
+    #[test]
+    fn what_is_fetched_before_the_comparison_or_twice_is_discarded() {
+        let mut assignment = Assignment::default();
+        let (index, _) = assignment.index("t", 0);
+        assignment.assign(&[index]);
+        assignment.push(index, held(0));
+        assert_eq!(assignment.buffered(), 0);
+        let index = live(&mut assignment, 0, 9);
+        for offset in [5, 3, 5, 7] {
+            assignment.push(index, held(offset));
+        }
+        let offsets: Vec<_> = batch(&mut assignment, ALL)
+            .iter()
+            .map(|d| d.message.position.offset)
+            .collect();
+        assert_eq!(offsets, [Some(5), Some(7)]);
+    }
+
+    #[test]
+    fn no_partition_starves_behind_a_full_one() {
+        let mut assignment = Assignment::default();
+        let (a, b) = (live(&mut assignment, 0, 99), live(&mut assignment, 1, 99));
+        (0..50).for_each(|offset| assignment.push(a, held(offset)));
+        assignment.push(b, held(0));
+        let limit = Limit { count: 10, ..ALL };
+        assert!(
+            batch(&mut assignment, limit)
+                .iter()
+                .all(|d| d.receipt.partition() == a)
+        );
+        let second = batch(&mut assignment, limit);
+        assert_eq!(second[0].receipt.partition(), b);
+    }
+
+    #[test]
+    fn only_written_positions_of_own_partitions_are_to_be_told() {
+        let mut assignment = Assignment::default();
+        let index = live(&mut assignment, 0, 9);
+        assignment.push(index, held(0));
+        let delivery = batch(&mut assignment, ALL).remove(0);
+        assert!(ack(&mut assignment, delivery));
+        assert_eq!(assignment.untold(None), []);
+        assert!(!assignment.written(&[index]));
+        assert!(assignment.reach(&reached(1)));
+        assert!(assignment.written(&[index]));
+        assert_eq!(assignment.untold(None), [(index, 1)]);
+        assignment.told(index, 1);
+        assert!(
+            assignment.reach(&reached(0)),
+            "an older row's word changes nothing"
+        );
+        assert_eq!(assignment.untold(None), []);
+        assignment.gone(&[index]);
+        assert!(!assignment.reach(&reached(5)));
+        assert_eq!(assignment.untold(None), []);
+    }
+
+    #[test]
+    fn drained_needs_an_assignment_and_every_partition_at_its_end() {
+        let mut assignment = Assignment::default();
+        let drained = |a: &mut Assignment| matches!(a.take(ALL, Instant::now()), Found::Drained);
+        assert!(!drained(&mut assignment), "the group has not answered");
+        let index = live(&mut assignment, 0, 3);
+        assignment.push(index, held(0));
+        let delivery = batch(&mut assignment, ALL).remove(0);
+        ack(&mut assignment, delivery);
+        assert!(
+            !drained(&mut assignment),
+            "offsets 1 and 2 may hold records"
+        );
+        assert_eq!(
+            assignment.end_of(0),
+            [],
+            "one partition of this number: no doubt"
+        );
+        assert!(drained(&mut assignment));
+        assert_eq!(assignment.lag(), [("t/0".to_owned(), 0)]);
+        assert!(!drained(&mut assignment), "said once");
     }
 }

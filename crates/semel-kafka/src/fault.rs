@@ -10,9 +10,12 @@ pub(crate) fn classify(what: &str, error: &KafkaError) -> Fault {
     match error {
         KafkaError::MessageConsumptionFatal(_) => Fault::stop(text),
         _ => match error.rdkafka_error_code() {
-            Some(Code::Fatal | Code::FencedInstanceId | Code::InconsistentGroupProtocol | Code::UnsupportedSASLMechanism) => {
-                Fault::stop(text)
-            }
+            Some(
+                Code::Fatal
+                | Code::FencedInstanceId
+                | Code::InconsistentGroupProtocol
+                | Code::UnsupportedSASLMechanism,
+            ) => Fault::stop(text),
             _ => Fault::down(text),
         },
     }
@@ -30,5 +33,8 @@ pub(crate) fn without_values(error: &KafkaError) -> String {
 
 /// No broker can be reached, or none lets us in. One of several that is away is no such thing.
 pub(crate) fn is_away(code: Code) -> bool {
-    matches!(code, Code::AllBrokersDown | Code::Authentication | Code::SSL)
+    matches!(
+        code,
+        Code::AllBrokersDown | Code::Authentication | Code::SSL
+    )
 }

@@ -12,7 +12,7 @@
 //! with both numbers instead of skipping.
 //!
 //! Rooms: `options` (what a configuration may say), `source` (the async side), `member` (the client's
-//! thread), `assignment` (who holds what, plain bookkeeping), `vetting` and `verdict` (where a partition
+//! thread), `turn` (one turn of its polling), `assignment` (who holds what, plain bookkeeping), `vetting` and `verdict` (where a partition
 //! starts), `probe` (looks at the broker), `record` and `mark` (a record as a message), `sink`, `operate`
 //! (for `semel doctor` and `semel rewind`).
 
@@ -28,6 +28,7 @@ mod record;
 mod shared;
 mod sink;
 mod source;
+mod turn;
 mod verdict;
 mod vetting;
 

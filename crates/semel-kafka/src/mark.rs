@@ -26,9 +26,11 @@ pub(crate) fn is_known(mark: &[u8]) -> bool {
 /// topics again needs no collision. No key and an empty one differ.
 fn hash(key: Option<&[u8]>) -> u64 {
     let kind: &[u8] = if key.is_some() { &[1] } else { &[0] };
-    kind.iter().chain(key.unwrap_or_default()).fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
-    })
+    kind.iter()
+        .chain(key.unwrap_or_default())
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+            (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+        })
 }
 
 #[cfg(test)]
@@ -37,7 +39,14 @@ mod tests {
 
     #[test]
     fn marks_tell_time_and_key_apart() {
-        let marks = [of(Some(1), Some(b"a")), of(Some(2), Some(b"a")), of(Some(1), Some(b"b")), of(Some(1), Some(b"")), of(Some(1), None), of(None, None)];
+        let marks = [
+            of(Some(1), Some(b"a")),
+            of(Some(2), Some(b"a")),
+            of(Some(1), Some(b"b")),
+            of(Some(1), Some(b"")),
+            of(Some(1), None),
+            of(None, None),
+        ];
         for (i, a) in marks.iter().enumerate() {
             assert!(is_known(a));
             assert!(marks[..i].iter().all(|b| a != b));

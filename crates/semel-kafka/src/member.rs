@@ -9,17 +9,17 @@ use rdkafka::client::ClientContext;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer, ConsumerContext, RebalanceProtocol};
 use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode as Code};
-use rdkafka::message::{BorrowedMessage, Message as _};
 use rdkafka::statistics::Statistics;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use rdkafka::types::RDKafkaRespErr;
 use tokio::runtime::Handle;
 
-use crate::assignment::{Held, Index, Phase, Start};
+use crate::assignment::{Index, Phase, Start};
 use crate::fault::{classify, is_away};
 use crate::probe::{NOTE, START_NOTE, signed};
-use crate::record::{self, Limits};
+use crate::record::Limits;
 use crate::shared::{Shared, Trouble};
+use crate::turn::Turn;
 use crate::vetting::{Subject, Vetting, blocking};
 use crate::{options, quiet};
 
@@ -69,7 +69,10 @@ impl ClientContext for Context {
     fn error(&self, error: KafkaError, reason: &str) {
         tracing::debug!(%error, reason, "kafka client");
         if error.rdkafka_error_code().is_some_and(is_away) {
-            self.shared.trouble(Trouble::Broker, format!("kafka: the broker is away: {reason}"));
+            self.shared.trouble(
+                Trouble::Broker,
+                format!("kafka: the broker is away: {reason}"),
+            );
         }
     }
 
@@ -78,7 +81,11 @@ impl ClientContext for Context {
         for topic in statistics.topics.values() {
             for (number, partition) in &topic.partitions {
                 // Behind the last finished transaction where the library knows it, else the last record.
-                let end = if partition.ls_offset >= 0 { partition.ls_offset } else { partition.hi_offset };
+                let end = if partition.ls_offset >= 0 {
+                    partition.ls_offset
+                } else {
+                    partition.hi_offset
+                };
                 if let Ok(end) = u64::try_from(end) {
                     state.assignment.end_is(&topic.topic, *number, end);
                 }
@@ -120,7 +127,10 @@ impl Context {
 
     fn indices(&self, list: &TopicPartitionList) -> Vec<Index> {
         let mut state = self.shared.lock();
-        list.elements().iter().map(|e| state.assignment.index(e.topic(), e.partition())).collect()
+        list.elements()
+            .iter()
+            .map(|e| state.assignment.index(e.topic(), e.partition()).0)
+            .collect()
     }
 
     /// Compares these, beside this thread.
@@ -173,19 +183,30 @@ impl Context {
     }
 
     fn drain(&self, indices: &[Index]) {
-        let settled = self.shared.wait(self.tuning.drain, |state| state.closing || state.assignment.settled(indices));
+        let settled = self.shared.wait(self.tuning.drain, |state| {
+            state.closing || state.assignment.settled(indices)
+        });
         if settled {
             let late = LATE_POSITION.min(self.tuning.drain);
-            self.shared.wait(late, |state| state.closing || state.assignment.written(indices));
+            self.shared.wait(late, |state| {
+                state.closing || state.assignment.written(indices)
+            });
         } else {
-            tracing::info!("kafka: partitions were revoked while work on them was under way; its messages come again to their new owner");
+            tracing::info!(
+                "kafka: partitions were revoked while work on them was under way; its messages come again to their new owner"
+            );
         }
     }
 }
 
 /// Tells the broker, and waits for its answer: an asynchronous commit's `Ok` proves nothing (TRAPS T50).
 /// Storing first lets the library refuse what is not assigned to us (TRAPS T51).
-fn tell(client: &Client, shared: &Shared, positions: &[(Index, u64)], note: &str) -> KafkaResult<()> {
+fn tell(
+    client: &Client,
+    shared: &Shared,
+    positions: &[(Index, u64)],
+    note: &str,
+) -> KafkaResult<()> {
     if positions.is_empty() {
         return Ok(());
     }
@@ -193,8 +214,14 @@ fn tell(client: &Client, shared: &Shared, positions: &[(Index, u64)], note: &str
     {
         let state = shared.lock();
         for (index, next) in positions {
-            let Some(partition) = state.assignment.get(*index) else { continue };
-            list.add_partition_offset(&partition.topic, partition.number, Offset::Offset(signed(*next)))?;
+            let Some(partition) = state.assignment.get(*index) else {
+                continue;
+            };
+            list.add_partition_offset(
+                &partition.topic,
+                partition.number,
+                Offset::Offset(signed(*next)),
+            )?;
             if let Some(mut element) = list.find_partition(&partition.topic, partition.number) {
                 element.set_metadata(note);
             }
@@ -218,12 +245,22 @@ pub(crate) struct Member {
     knocked_at: Instant,
     full_since: Option<Instant>,
     paused: bool,
+    turn: Turn,
 }
 
 impl Member {
     pub(crate) fn new(client: Client, shared: Arc<Shared>, tuning: Tuning) -> Self {
         let now = Instant::now();
-        Self { client, shared, tuning, told_at: now, knocked_at: now, full_since: None, paused: false }
+        Self {
+            client,
+            shared,
+            tuning,
+            told_at: now,
+            knocked_at: now,
+            full_since: None,
+            paused: false,
+            turn: Turn::new(tuning.limits),
+        }
     }
 
     /// Runs until the source is closed. Whatever happens, a waiting `receive` hears of the end.
@@ -263,7 +300,12 @@ impl Member {
         for (index, partition) in self.shared.lock().assignment.ours() {
             match partition.phase {
                 Phase::Ready(start) => {
-                    ready.push((index, partition.generation, (partition.topic.clone(), partition.number), start));
+                    ready.push((
+                        index,
+                        partition.generation,
+                        (partition.topic.clone(), partition.number),
+                        start,
+                    ));
                 }
                 Phase::Vetting => waits = true,
                 Phase::Away | Phase::Live | Phase::Leaving => {}
@@ -281,23 +323,49 @@ impl Member {
         waits
     }
 
-    fn start(&self, index: Index, generation: u64, place: (&str, i32), start: Start) -> KafkaResult<()> {
+    fn start(
+        &self,
+        index: Index,
+        generation: u64,
+        place: (&str, i32),
+        start: Start,
+    ) -> KafkaResult<()> {
         if start.tell {
-            tell(&self.client, &self.shared, &[(index, start.offset)], START_NOTE)?;
+            tell(
+                &self.client,
+                &self.shared,
+                &[(index, start.offset)],
+                START_NOTE,
+            )?;
         }
         let mut list = TopicPartitionList::new();
         list.add_partition_offset(place.0, place.1, Offset::Offset(signed(start.offset)))?;
-        let sought = self.client.seek(place.0, place.1, Offset::Offset(signed(start.offset)), self.tuning.timeout);
+        let sought = self.client.seek(
+            place.0,
+            place.1,
+            Offset::Offset(signed(start.offset)),
+            self.tuning.timeout,
+        );
         if sought.is_err() {
             self.assign_again(&list)?;
         }
-        self.shared.lock().assignment.started(index, generation, start);
-        if self.paused { self.client.pause(&list) } else { self.client.resume(&list) }
+        self.shared
+            .lock()
+            .assignment
+            .started(index, generation, start);
+        if self.paused {
+            self.client.pause(&list)
+        } else {
+            self.client.resume(&list)
+        }
     }
 
     /// A partition that the library has stopped (its offset was out of range) cannot be sought in.
     fn assign_again(&self, list: &TopicPartitionList) -> KafkaResult<()> {
-        if matches!(self.client.rebalance_protocol(), RebalanceProtocol::Cooperative) {
+        if matches!(
+            self.client.rebalance_protocol(),
+            RebalanceProtocol::Cooperative
+        ) {
             self.client.incremental_unassign(list)?;
             return self.client.incremental_assign(list);
         }
@@ -321,7 +389,12 @@ impl Member {
         let mut readable = true;
         for topic in &self.context().topics {
             match self.client.fetch_metadata(Some(topic), KNOCK) {
-                Ok(metadata) => readable &= metadata.topics().iter().all(|topic| topic.error().is_none()),
+                Ok(metadata) => {
+                    readable &= metadata
+                        .topics()
+                        .iter()
+                        .all(|topic| topic.error().is_none())
+                }
                 Err(error) => return tracing::debug!(%error, "kafka: still away"),
             }
         }
@@ -332,7 +405,8 @@ impl Member {
     }
 
     fn poll(&mut self, time: Duration) {
-        if self.shared.lock().assignment.buffered() >= self.tuning.buffer_bytes_max {
+        let room = self.room();
+        if room == 0 {
             return self.stay_full();
         }
         self.full_since = None;
@@ -341,11 +415,18 @@ impl Member {
         }
         let mut time = time;
         for _ in 0..TURN_COUNT_MAX {
-            if !self.poll_once(time) {
+            if !self.poll_once(time) || self.turn.bytes() >= room {
                 break;
             }
             time = Duration::ZERO;
         }
+        self.turn.end(&self.shared);
+    }
+
+    /// Bytes that the buffer still takes.
+    fn room(&self) -> usize {
+        let buffered = self.shared.lock().assignment.buffered();
+        self.tuning.buffer_bytes_max.saturating_sub(buffered)
     }
 
     /// The buffer is full. A short while the client is left alone, then fetching pauses and polling goes on.
@@ -356,55 +437,51 @@ impl Member {
         }
         if self.paused {
             self.poll_once(Duration::ZERO);
+            self.turn.end(&self.shared);
         }
         let limit = self.tuning.buffer_bytes_max;
-        self.shared.wait(POLL.min(self.tuning.commit_interval), |state| state.closing || state.assignment.buffered() < limit);
+        self.shared
+            .wait(POLL.min(self.tuning.commit_interval), |state| {
+                state.closing || state.assignment.buffered() < limit
+            });
     }
 
-    fn every_live(&self, change: impl FnOnce(&Client, &TopicPartitionList) -> KafkaResult<()>) -> bool {
+    fn every_live(
+        &self,
+        change: impl FnOnce(&Client, &TopicPartitionList) -> KafkaResult<()>,
+    ) -> bool {
         let mut list = TopicPartitionList::new();
-        for (_, partition) in self.shared.lock().assignment.ours().filter(|(_, p)| p.phase == Phase::Live) {
+        for (_, partition) in self
+            .shared
+            .lock()
+            .assignment
+            .ours()
+            .filter(|(_, p)| p.phase == Phase::Live)
+        {
             list.add_partition(&partition.topic, partition.number);
         }
         if list.count() == 0 {
             return true;
         }
-        change(&self.client, &list).inspect_err(|error| tracing::debug!(%error, "kafka: pause or resume")).is_ok()
+        change(&self.client, &list)
+            .inspect_err(|error| tracing::debug!(%error, "kafka: pause or resume"))
+            .is_ok()
     }
 
     /// Says whether more may be there at once.
-    fn poll_once(&self, time: Duration) -> bool {
-        match self.client.poll(time) {
-            None => false,
-            Some(Ok(record)) => self.take(&record),
-            Some(Err(KafkaError::PartitionEOF(number))) => {
-                self.at_end(number);
-                true
-            }
-            Some(Err(error)) => {
-                self.troubled(&error);
-                true
-            }
+    fn poll_once(&mut self, time: Duration) -> bool {
+        let polled = self.client.poll(time);
+        if matches!(polled, Some(Err(_))) {
+            // What came before an end or an error is in its place before that is looked at.
+            self.turn.end(&self.shared);
         }
-    }
-
-    fn take(&self, record: &BorrowedMessage<'_>) -> bool {
-        let Ok(offset) = u64::try_from(record.offset()) else { return true };
-        let (index, name) = {
-            let mut state = self.shared.lock();
-            let index = state.assignment.index(record.topic(), record.partition());
-            (index, state.assignment.limits_of(index, offset).cloned())
-        };
-        let Some(name) = name else { return true };
-        // Copied outside of the lock: `receive` is never held up by a large record.
-        let (message, mark) = record::message(record, &name, self.tuning.limits);
-        let room = {
-            let mut state = self.shared.lock();
-            state.assignment.push(index, Held { offset, message, mark });
-            state.assignment.buffered() < self.tuning.buffer_bytes_max
-        };
-        self.shared.arrived.notify_waiters();
-        room
+        match polled {
+            None => return false,
+            Some(Ok(record)) => self.turn.take(&record, &self.shared),
+            Some(Err(KafkaError::PartitionEOF(number))) => self.at_end(number),
+            Some(Err(error)) => self.troubled(&error),
+        }
+        true
     }
 
     fn at_end(&self, number: i32) {
@@ -419,18 +496,28 @@ impl Member {
     fn ask_end(&self, index: Index, generation: u64, read_next: u64) {
         let place = {
             let state = self.shared.lock();
-            let Some(partition) = state.assignment.get(index) else { return };
+            let Some(partition) = state.assignment.get(index) else {
+                return;
+            };
             (partition.topic.to_string(), partition.number)
         };
         let context = self.context();
-        let (reader, timeout, shared) = (context.vetting.reader.clone(), self.tuning.timeout, self.shared.clone());
+        let (reader, timeout, shared) = (
+            context.vetting.reader.clone(),
+            self.tuning.timeout,
+            self.shared.clone(),
+        );
         context.runtime.spawn(async move {
             let asked = blocking(move || {
-                let found = crate::probe::Probe::open(&reader, timeout)?.first_records(&[(place, read_next)])?;
+                let found = crate::probe::Probe::open(&reader, timeout)?
+                    .first_records(&[(place, read_next)])?;
                 Ok(found.is_empty())
             });
             if matches!(asked.await, Ok(true)) {
-                shared.lock().assignment.at_end(index, generation, read_next);
+                shared
+                    .lock()
+                    .assignment
+                    .at_end(index, generation, read_next);
                 shared.wake();
             }
         });
@@ -465,8 +552,12 @@ impl Member {
     fn compare_again(&self) {
         let live: Vec<Index> = {
             let mut state = self.shared.lock();
-            let live: Vec<_> =
-                state.assignment.ours().filter(|(_, p)| p.phase == Phase::Live).map(|(index, _)| index).collect();
+            let live: Vec<_> = state
+                .assignment
+                .ours()
+                .filter(|(_, p)| p.phase == Phase::Live)
+                .map(|(index, _)| index)
+                .collect();
             state.assignment.assign(&live);
             live
         };
@@ -482,7 +573,7 @@ impl Member {
         }
         if self.client.close_queue().is_ok() {
             while !self.client.closed() {
-                self.client.poll(POLL);
+                self.client.poll(POLL_SOON);
             }
         }
     }
@@ -494,7 +585,8 @@ struct End(Arc<Shared>);
 impl Drop for End {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.0.fail("kafka: the client's thread panicked; this is a bug in Semel".to_owned());
+            self.0
+                .fail("kafka: the client's thread panicked; this is a bug in Semel".to_owned());
         }
         self.0.ended.send_replace(true);
         self.0.wake();
@@ -502,6 +594,9 @@ impl Drop for End {
 }
 
 /// Makes the client. It does not join the group yet.
-pub(crate) fn client(config: &rdkafka::ClientConfig, context: Context) -> Result<Client, semel_core::Fault> {
+pub(crate) fn client(
+    config: &rdkafka::ClientConfig,
+    context: Context,
+) -> Result<Client, semel_core::Fault> {
     options::create(config.create_with_context(context))
 }

@@ -40,7 +40,10 @@ pub struct PartitionReport {
 ///
 /// # Errors
 /// `Stop` when the options are wrong or a topic is unknown; `Down` when the broker or the ledger is away.
-pub async fn inspect(options: &KafkaOptions, positions: Arc<dyn Positions>) -> Result<Vec<PartitionReport>, Fault> {
+pub async fn inspect(
+    options: &KafkaOptions,
+    positions: Arc<dyn Positions>,
+) -> Result<Vec<PartitionReport>, Fault> {
     let reader = options.reader()?;
     let timeout = Duration::from_millis(options.timeout_ms.into());
     let (asked, topics) = (reader.clone(), options.topics.clone());
@@ -48,15 +51,33 @@ pub async fn inspect(options: &KafkaOptions, positions: Arc<dyn Positions>) -> R
         let probe = Probe::open(&asked, timeout)?;
         let mut places: Vec<Place> = Vec::new();
         for topic in topics {
-            places.extend(probe.partitions(&topic)?.into_iter().map(|number| (topic.clone(), number)));
+            places.extend(
+                probe
+                    .partitions(&topic)?
+                    .into_iter()
+                    .map(|number| (topic.clone(), number)),
+            );
         }
         Ok(places)
     })
     .await?;
     let start_at = options.start_at;
-    let vetting = Vetting { shared: Arc::new(Shared::new()), positions, reader, timeout, start_at };
+    let vetting = Vetting {
+        shared: Arc::new(Shared::new()),
+        positions,
+        reader,
+        timeout,
+        start_at,
+    };
     let named = |place: &Place| -> Arc<str> { format!("{}/{}", place.0, place.1).into() };
-    let facts = vetting.gather(places.iter().map(|place| (place.clone(), named(place))).collect()).await?;
+    let facts = vetting
+        .gather(
+            places
+                .iter()
+                .map(|place| (place.clone(), named(place)))
+                .collect(),
+        )
+        .await?;
     let mut reports: Vec<_> = places
         .iter()
         .filter_map(|place| {
@@ -92,10 +113,16 @@ pub async fn rewind(options: &KafkaOptions, to: &[(String, u64)]) -> Result<(), 
     let timeout = Duration::from_millis(options.timeout_ms.into());
     let mut places = Vec::with_capacity(to.len());
     for (name, next) in to {
-        let place = name.rsplit_once('/').and_then(|(topic, number)| Some((topic.to_owned(), number.parse().ok()?)));
+        let place = name
+            .rsplit_once('/')
+            .and_then(|(topic, number)| Some((topic.to_owned(), number.parse().ok()?)));
         let place: Place = place
             .filter(|(topic, _)| options.topics.contains(topic))
-            .ok_or_else(|| Fault::stop(format!("kafka: `{name}` is no partition of this source; write it as `topic/0`")))?;
+            .ok_or_else(|| {
+                Fault::stop(format!(
+                    "kafka: `{name}` is no partition of this source; write it as `topic/0`"
+                ))
+            })?;
         places.push((place, *next));
     }
     blocking(move || Probe::open(&reader, timeout)?.move_group(&places)).await
@@ -109,14 +136,28 @@ pub async fn rewind(options: &KafkaOptions, to: &[(String, u64)]) -> Result<(), 
 pub async fn retention_ms(options: &KafkaOptions) -> Result<HashMap<String, Option<u64>>, Fault> {
     let reader = options.reader()?;
     let client: AdminClient<Quiet> = options::create(reader.create_with_context(Quiet::default()))?;
-    let resources: Vec<_> = options.topics.iter().map(|topic| ResourceSpecifier::Topic(topic)).collect();
-    let asked = AdminOptions::new().request_timeout(Some(Duration::from_millis(options.timeout_ms.into())));
-    let answered =
-        client.describe_configs(&resources, &asked).await.map_err(|error| classify("the topics' settings", &error))?;
+    let resources: Vec<_> = options
+        .topics
+        .iter()
+        .map(|topic| ResourceSpecifier::Topic(topic))
+        .collect();
+    let asked =
+        AdminOptions::new().request_timeout(Some(Duration::from_millis(options.timeout_ms.into())));
+    let answered = client
+        .describe_configs(&resources, &asked)
+        .await
+        .map_err(|error| classify("the topics' settings", &error))?;
     let mut found = HashMap::new();
     for (topic, config) in options.topics.iter().zip(answered) {
-        let config = config.map_err(|code| Fault::down(format!("kafka: the settings of topic `{topic}`: {code}")))?;
-        let value = |name: &str| config.entry_map().get(name).and_then(|entry| entry.value.clone());
+        let config = config.map_err(|code| {
+            Fault::down(format!("kafka: the settings of topic `{topic}`: {code}"))
+        })?;
+        let value = |name: &str| {
+            config
+                .entry_map()
+                .get(name)
+                .and_then(|entry| entry.value.clone())
+        };
         let deletes = value("cleanup.policy").is_none_or(|policy| policy.contains("delete"));
         let kept = value("retention.ms").and_then(|ms| ms.parse::<u64>().ok());
         found.insert(topic.clone(), kept.filter(|_| deletes));

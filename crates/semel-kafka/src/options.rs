@@ -178,9 +178,20 @@ impl KafkaOptions {
         config
             .set("partition.assignment.strategy", self.assignor.as_str())
             .set("session.timeout.ms", self.session_timeout_ms.to_string())
-            .set("heartbeat.interval.ms", (self.session_timeout_ms / 10).clamp(300, 3_000).to_string())
-            .set("max.poll.interval.ms", self.poll_interval_max_ms.to_string())
-            .set("queued.max.messages.kbytes", (self.prefetch_bytes_max / 1024).clamp(1, 2_097_151).to_string())
+            .set(
+                "heartbeat.interval.ms",
+                (self.session_timeout_ms / 10).clamp(300, 3_000).to_string(),
+            )
+            .set(
+                "max.poll.interval.ms",
+                self.poll_interval_max_ms.to_string(),
+            )
+            .set(
+                "queued.max.messages.kbytes",
+                (self.prefetch_bytes_max / 1024)
+                    .clamp(1, 2_097_151)
+                    .to_string(),
+            )
             .set("statistics.interval.ms", STATISTICS_INTERVAL_MS);
         if let Some(id) = &self.group_instance_id {
             config.set("group.instance.id", id);
@@ -222,7 +233,9 @@ fn is_topic(name: &str) -> bool {
     // The rules of org.apache.kafka.common.internals.Topic; a leading `^` would be a pattern here.
     !name.is_empty()
         && name.len() <= 249
-        && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-'))
+        && name
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-'))
 }
 
 /// Where a partition begins while the ledger has no position of it.
@@ -245,7 +258,9 @@ impl<'de> Deserialize<'de> for StartAt {
         impl serde::de::Visitor<'_> for Visitor {
             type Value = StartAt;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("`earliest`, `latest`, `committed` or a time such as `2026-01-31T00:00:00Z`")
+                f.write_str(
+                    "`earliest`, `latest`, `committed` or a time such as `2026-01-31T00:00:00Z`",
+                )
             }
             fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<StartAt, E> {
                 match text {
@@ -312,7 +327,10 @@ impl KafkaSinkOptions {
     }
 
     /// Options with every default.
-    pub fn new(brokers: impl IntoIterator<Item = impl Into<String>>, topic: impl Into<String>) -> Self {
+    pub fn new(
+        brokers: impl IntoIterator<Item = impl Into<String>>,
+        topic: impl Into<String>,
+    ) -> Self {
         Self {
             brokers: brokers.into_iter().map(Into::into).collect(),
             topic: topic.into(),
@@ -345,7 +363,12 @@ impl KafkaSinkOptions {
             .set("acks", "all")
             .set("message.timeout.ms", self.delivery_timeout_ms.to_string())
             // Room for the key and headers of the largest value.
-            .set("message.max.bytes", (self.message_bytes_max + (1 << 20)).min(1_000_000_000).to_string())
+            .set(
+                "message.max.bytes",
+                (self.message_bytes_max + (1 << 20))
+                    .min(1_000_000_000)
+                    .to_string(),
+            )
             // Where the Java client puts a key, so that producers of both kinds keep one order.
             .set("partitioner", "murmur2_random")
             .set("allow.auto.create.topics", "false");
@@ -399,11 +422,20 @@ const SECRET: &[&str] = &["sasl.password", "ssl.key.password", "ssl.key.pem"];
 /// Refused with a reason of their own: they run code or commands on this machine, or switch a check off.
 const DANGEROUS: &[(&str, &str)] = &[
     ("plugin.library.paths", "it loads code into this process"),
-    ("sasl.kerberos.kinit.cmd", "it runs a command on this machine"),
+    (
+        "sasl.kerberos.kinit.cmd",
+        "it runs a command on this machine",
+    ),
     ("ssl.engine.location", "it loads code into this process"),
     ("ssl.providers", "it loads code into this process"),
-    ("enable.ssl.certificate.verification", "without it anyone can pose as the broker"),
-    ("ssl.endpoint.identification.algorithm", "without it anyone with a certificate can pose as the broker"),
+    (
+        "enable.ssl.certificate.verification",
+        "without it anyone can pose as the broker",
+    ),
+    (
+        "ssl.endpoint.identification.algorithm",
+        "without it anyone with a certificate can pose as the broker",
+    ),
 ];
 
 const MECHANISMS: &[&str] = &["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"];
@@ -427,9 +459,13 @@ impl ClientOptions {
         if let Some(mechanism) = mechanism
             && !MECHANISMS.contains(&mechanism)
         {
-            found.push(format!("client setting `sasl.mechanism` must be one of {}", MECHANISMS.join(", ")));
+            found.push(format!(
+                "client setting `sasl.mechanism` must be one of {}",
+                MECHANISMS.join(", ")
+            ));
         }
-        if protocol.eq_ignore_ascii_case("sasl_plaintext") && mechanism.is_none_or(|m| m == "PLAIN") {
+        if protocol.eq_ignore_ascii_case("sasl_plaintext") && mechanism.is_none_or(|m| m == "PLAIN")
+        {
             found.push(
                 "the password would travel readable: use `security.protocol` = \"sasl_ssl\", or a SCRAM mechanism".to_owned(),
             );
@@ -455,7 +491,10 @@ impl ClientOptions {
         config
             .set("bootstrap.servers", brokers.join(","))
             // Finds a half-open connection: an unanswered request closes it (TRAPS T48).
-            .set("socket.timeout.ms", timeout_ms.clamp(1_000, 300_000).to_string())
+            .set(
+                "socket.timeout.ms",
+                timeout_ms.clamp(1_000, 300_000).to_string(),
+            )
             .set_log_level(rdkafka::config::RDKafkaLogLevel::Warning);
         if self.get("socket.keepalive.enable").is_none() {
             config.set("socket.keepalive.enable", "true");
@@ -475,15 +514,27 @@ fn refusal(name: &str) -> Option<String> {
     if let Some((_, reason)) = DANGEROUS.iter().find(|(dangerous, _)| *dangerous == name) {
         return Some(format!("client setting `{name}` is refused: {reason}"));
     }
-    Some(format!("client setting `{name}` is not on the list of those that may be given; see docs/guides/kafka.md"))
+    Some(format!(
+        "client setting `{name}` is not on the list of those that may be given; see docs/guides/kafka.md"
+    ))
 }
 
 impl fmt::Debug for ClientOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shown = |name: &String, value: &String| {
-            if SECRET.contains(&name.as_str()) { "(secret)".to_owned() } else { value.clone() }
+            if SECRET.contains(&name.as_str()) {
+                "(secret)".to_owned()
+            } else {
+                value.clone()
+            }
         };
-        f.debug_map().entries(self.0.iter().map(|(name, value)| (name, shown(name, value)))).finish()
+        f.debug_map()
+            .entries(
+                self.0
+                    .iter()
+                    .map(|(name, value)| (name, shown(name, value))),
+            )
+            .finish()
     }
 }
 
@@ -506,16 +557,26 @@ mod tests {
     fn e045_start_at_is_mandatory() {
         let error = parse("").unwrap_err().to_string();
         assert!(error.contains("start_at"), "{error}");
-        assert_eq!(parse("start_at = \"committed\"").unwrap().start_at, StartAt::Committed);
-        let at = parse("start_at = \"1970-01-01T00:00:01Z\"").unwrap().start_at;
+        assert_eq!(
+            parse("start_at = \"committed\"").unwrap().start_at,
+            StartAt::Committed
+        );
+        let at = parse("start_at = \"1970-01-01T00:00:01Z\"")
+            .unwrap()
+            .start_at;
         assert_eq!(at, StartAt::Timestamp(1_000));
         let error = parse("start_at = \"now\"").unwrap_err().to_string();
-        assert!(error.contains("`earliest`, `latest`, `committed`"), "{error}");
+        assert!(
+            error.contains("`earliest`, `latest`, `committed`"),
+            "{error}"
+        );
     }
 
     #[test]
     fn an_unknown_option_is_an_error() {
-        let error = parse("start_at = \"latest\"\nenable_auto_commit = true").unwrap_err().to_string();
+        let error = parse("start_at = \"latest\"\nenable_auto_commit = true")
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("enable_auto_commit"), "{error}");
     }
 
@@ -525,12 +586,23 @@ mod tests {
             client: ClientOptions::default().with(name, "x"),
             ..KafkaOptions::new(["b:1"], ["t"], "g", StartAt::Latest)
         };
-        for name in ["plugin.library.paths", "sasl.kerberos.kinit.cmd", "enable.auto.commit", "isolation.level", "debug"] {
+        for name in [
+            "plugin.library.paths",
+            "sasl.kerberos.kinit.cmd",
+            "enable.auto.commit",
+            "isolation.level",
+            "debug",
+        ] {
             let found = with(name).check();
             assert!(found.len() == 1 && found[0].contains(name), "{found:?}");
             assert!(with(name).member().is_err());
         }
-        for name in ["ssl.ca.location", "sasl.username", "ssl.key.password", "fetch.wait.max.ms"] {
+        for name in [
+            "ssl.ca.location",
+            "sasl.username",
+            "ssl.key.password",
+            "fetch.wait.max.ms",
+        ] {
             assert_eq!(with(name).check(), Vec::<String>::new());
         }
     }
@@ -538,7 +610,11 @@ mod tests {
     #[test]
     fn a_password_never_travels_readable() {
         let client = |mechanism: &str, protocol: &str| {
-            ClientOptions::default().with("sasl.mechanism", mechanism).with("security.protocol", protocol).check().len()
+            ClientOptions::default()
+                .with("sasl.mechanism", mechanism)
+                .with("security.protocol", protocol)
+                .check()
+                .len()
         };
         assert_eq!(client("PLAIN", "SASL_PLAINTEXT"), 1);
         assert_eq!(client("PLAIN", "SASL_SSL"), 0);
@@ -549,16 +625,22 @@ mod tests {
     #[test]
     fn secrets_are_never_shown() {
         let mut options = KafkaOptions::new(["b:1"], ["t"], "g", StartAt::Latest);
-        options.client =
-            ClientOptions::default().with("sasl.password", "hunter2").with("ssl.key.pem", "hunter2").with("client.id", "me");
+        options.client = ClientOptions::default()
+            .with("sasl.password", "hunter2")
+            .with("ssl.key.pem", "hunter2")
+            .with("client.id", "me");
         let shown = format!("{options:?}");
-        assert!(!shown.contains("hunter2") && shown.contains("\"me\""), "{shown}");
+        assert!(
+            !shown.contains("hunter2") && shown.contains("\"me\""),
+            "{shown}"
+        );
         // A setting of which the library itself refuses the value.
         options.client = ClientOptions::default()
             .with("security.protocol", "ssl")
             .with("ssl.key.pem", "hunter2")
             .with("ssl.certificate.pem", "hunter2");
-        let created: rdkafka::error::KafkaResult<rdkafka::consumer::BaseConsumer> = options.member().unwrap().create();
+        let created: rdkafka::error::KafkaResult<rdkafka::consumer::BaseConsumer> =
+            options.member().unwrap().create();
         let fault = create(created.map(drop)).unwrap_err();
         assert!(!fault.detail().contains("hunter2"), "{fault}");
     }

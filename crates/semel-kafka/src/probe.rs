@@ -42,17 +42,26 @@ impl Probe {
     /// # Errors
     /// `Stop` when there is no such topic or we may not read it; `Down` when no broker answers.
     pub(crate) fn partitions(&self, topic: &str) -> Result<Vec<i32>, Fault> {
-        let metadata = self.client.fetch_metadata(Some(topic), self.timeout).map_err(|error| self.unreachable(&error))?;
+        let metadata = self
+            .client
+            .fetch_metadata(Some(topic), self.timeout)
+            .map_err(|error| self.unreachable(&error))?;
         let found = metadata.topics().iter().find(|found| found.name() == topic);
         let Some(found) = found else {
             return Err(unknown_topic(topic));
         };
         match found.error().map(RDKafkaErrorCode::from) {
-            None => Ok(found.partitions().iter().map(|partition| partition.id()).collect()),
-            Some(RDKafkaErrorCode::UnknownTopicOrPartition | RDKafkaErrorCode::UnknownTopic) => Err(unknown_topic(topic)),
-            Some(RDKafkaErrorCode::TopicAuthorizationFailed) => {
-                Err(Fault::stop(format!("kafka: the broker does not let us read topic `{topic}`; grant Describe and Read on it")))
+            None => Ok(found
+                .partitions()
+                .iter()
+                .map(|partition| partition.id())
+                .collect()),
+            Some(RDKafkaErrorCode::UnknownTopicOrPartition | RDKafkaErrorCode::UnknownTopic) => {
+                Err(unknown_topic(topic))
             }
+            Some(RDKafkaErrorCode::TopicAuthorizationFailed) => Err(Fault::stop(format!(
+                "kafka: the broker does not let us read topic `{topic}`; grant Describe and Read on it"
+            ))),
             Some(code) => Err(Fault::down(format!("kafka: topic `{topic}`: {code}"))),
         }
     }
@@ -60,23 +69,36 @@ impl Probe {
     fn unreachable(&self, error: &KafkaError) -> Fault {
         let said = self.client.context().last();
         let why = said.map_or_else(|| error.to_string(), |said| format!("{error}: {said}"));
-        Fault::down(format!("kafka: no broker answers; check `brokers` and the client settings: {why}"))
+        Fault::down(format!(
+            "kafka: no broker answers; check `brokers` and the client settings: {why}"
+        ))
     }
 
     /// The group's committed offsets.
-    pub(crate) fn committed(&self, places: &[Place]) -> Result<HashMap<Place, verdict::Offset>, Fault> {
+    pub(crate) fn committed(
+        &self,
+        places: &[Place],
+    ) -> Result<HashMap<Place, verdict::Offset>, Fault> {
         let answered = self
             .client
-            .committed_offsets(list(places.iter().map(|place| (place, Offset::Invalid)))?, self.timeout)
+            .committed_offsets(
+                list(places.iter().map(|place| (place, Offset::Invalid)))?,
+                self.timeout,
+            )
             .map_err(|error| classify("the group's offsets", &error))?;
         let mut found = HashMap::new();
         for element in answered.elements() {
-            element.error().map_err(|error| classify("the group's offsets", &error))?;
+            element
+                .error()
+                .map_err(|error| classify("the group's offsets", &error))?;
             if let Offset::Offset(offset) = element.offset()
                 && let Ok(next) = u64::try_from(offset)
             {
                 let is_start = element.metadata() == START_NOTE;
-                found.insert(place(element.topic(), element.partition()), verdict::Offset { next, is_start });
+                found.insert(
+                    place(element.topic(), element.partition()),
+                    verdict::Offset { next, is_start },
+                );
             }
         }
         Ok(found)
@@ -92,13 +114,19 @@ impl Probe {
     }
 
     /// The first offsets of this broker time or later; absent where there is none.
-    pub(crate) fn at_time(&self, places: &[Place], at_ms: i64) -> Result<HashMap<Place, u64>, Fault> {
+    pub(crate) fn at_time(
+        &self,
+        places: &[Place],
+        at_ms: i64,
+    ) -> Result<HashMap<Place, u64>, Fault> {
         if places.is_empty() {
             return Ok(HashMap::new());
         }
         let asked = list(places.iter().map(|place| (place, Offset::Offset(at_ms))))?;
-        let answered =
-            self.client.offsets_for_times(asked, self.timeout).map_err(|error| classify("offsets of a time", &error))?;
+        let answered = self
+            .client
+            .offsets_for_times(asked, self.timeout)
+            .map_err(|error| classify("offsets of a time", &error))?;
         let offset = |offset| match offset {
             Offset::Offset(offset) => u64::try_from(offset).ok(),
             _ => None,
@@ -111,50 +139,83 @@ impl Probe {
     }
 
     /// The first record at or behind each place: its offset and mark; absent where there is none.
-    pub(crate) fn first_records(&self, places: &[(Place, u64)]) -> Result<HashMap<Place, (u64, Mark)>, Fault> {
+    pub(crate) fn first_records(
+        &self,
+        places: &[(Place, u64)],
+    ) -> Result<HashMap<Place, (u64, Mark)>, Fault> {
         let mut found = HashMap::new();
-        let mut topics: Vec<&str> = places.iter().map(|((topic, _), _)| topic.as_str()).collect();
+        let mut topics: Vec<&str> = places
+            .iter()
+            .map(|((topic, _), _)| topic.as_str())
+            .collect();
         topics.sort_unstable();
         topics.dedup();
         // One topic at a time: the library's word that an end was reached names the number alone.
         for topic in topics {
-            let mut asked: HashMap<i32, u64> =
-                places.iter().filter(|((t, _), _)| t == topic).map(|((_, number), at)| (*number, *at)).collect();
+            let mut asked: HashMap<i32, u64> = places
+                .iter()
+                .filter(|((t, _), _)| t == topic)
+                .map(|((_, number), at)| (*number, *at))
+                .collect();
             self.read(topic, &mut asked, &mut found)?;
         }
         Ok(found)
     }
 
-    fn read(&self, topic: &str, asked: &mut HashMap<i32, u64>, found: &mut HashMap<Place, (u64, Mark)>) -> Result<(), Fault> {
+    fn read(
+        &self,
+        topic: &str,
+        asked: &mut HashMap<i32, u64>,
+        found: &mut HashMap<Place, (u64, Mark)>,
+    ) -> Result<(), Fault> {
         let what = format!("reading {topic}");
-        let places: Vec<_> = asked.iter().map(|(number, at)| (place(topic, *number), Offset::Offset(signed(*at)))).collect();
+        let places: Vec<_> = asked
+            .iter()
+            .map(|(number, at)| (place(topic, *number), Offset::Offset(signed(*at))))
+            .collect();
         let list = list(places.iter().map(|(place, at)| (place, *at)))?;
-        self.client.assign(&list).map_err(|error| classify(&what, &error))?;
+        self.client
+            .assign(&list)
+            .map_err(|error| classify(&what, &error))?;
         let deadline = Instant::now() + self.timeout;
         while !asked.is_empty() {
             if Instant::now() >= deadline {
-                return Err(Fault::down(format!("kafka: {what}: the broker did not answer in time")));
+                return Err(Fault::down(format!(
+                    "kafka: {what}: the broker did not answer in time"
+                )));
             }
             match self.client.poll(Duration::from_millis(100)) {
                 // Only the first one of each is asked for; the client has fetched more.
                 Some(Ok(record)) if asked.remove(&record.partition()).is_some() => {
                     let mark = mark::of(record.timestamp().to_millis(), record.key());
-                    found.insert(place(topic, record.partition()), (unsigned(record.offset()), mark));
+                    found.insert(
+                        place(topic, record.partition()),
+                        (unsigned(record.offset()), mark),
+                    );
                 }
                 Some(Ok(_)) => {}
                 Some(Err(KafkaError::PartitionEOF(number))) => drop(asked.remove(&number)),
                 // Retention overtook us; the caller asks for the ends anew.
-                Some(Err(error)) if error.rdkafka_error_code() == Some(RDKafkaErrorCode::AutoOffsetReset) => break,
+                Some(Err(error))
+                    if error.rdkafka_error_code() == Some(RDKafkaErrorCode::AutoOffsetReset) =>
+                {
+                    break;
+                }
                 Some(Err(error)) => tracing::debug!(%error, "while reading single records"),
                 None => {}
             }
         }
-        self.client.unassign().map_err(|error| classify(&what, &error))
+        self.client
+            .unassign()
+            .map_err(|error| classify(&what, &error))
     }
 
     /// Moves the group's offsets. The broker refuses while the group has members.
     pub(crate) fn move_group(&self, to: &[(Place, u64)]) -> Result<(), Fault> {
-        let list = list(to.iter().map(|(place, next)| (place, Offset::Offset(signed(*next)))))?;
+        let list = list(
+            to.iter()
+                .map(|(place, next)| (place, Offset::Offset(signed(*next)))),
+        )?;
         for (place, _) in to {
             if let Some(mut element) = list.find_partition(&place.0, place.1) {
                 element.set_metadata(NOTE);
@@ -170,17 +231,22 @@ impl Probe {
 }
 
 pub(crate) fn unknown_topic(topic: &str) -> Fault {
-    Fault::stop(format!("kafka: there is no topic `{topic}`; make it, or correct `topics`"))
+    Fault::stop(format!(
+        "kafka: there is no topic `{topic}`; make it, or correct `topics`"
+    ))
 }
 
 fn place(topic: &str, number: i32) -> Place {
     (topic.to_owned(), number)
 }
 
-fn list<'a>(places: impl Iterator<Item = (&'a Place, Offset)>) -> Result<TopicPartitionList, Fault> {
+fn list<'a>(
+    places: impl Iterator<Item = (&'a Place, Offset)>,
+) -> Result<TopicPartitionList, Fault> {
     let mut list = TopicPartitionList::new();
     for ((topic, number), offset) in places {
-        list.add_partition_offset(topic, *number, offset).map_err(|error| classify("an offset", &error))?;
+        list.add_partition_offset(topic, *number, offset)
+            .map_err(|error| classify("an offset", &error))?;
     }
     Ok(list)
 }

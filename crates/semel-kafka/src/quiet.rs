@@ -41,7 +41,10 @@ pub(crate) fn trace(level: RDKafkaLogLevel, facility: &str, text: &str) {
         RDKafkaLogLevel::Emerg | RDKafkaLogLevel::Alert | RDKafkaLogLevel::Critical => {
             tracing::error!(target: "librdkafka", facility, "{text}");
         }
-        RDKafkaLogLevel::Error | RDKafkaLogLevel::Warning | RDKafkaLogLevel::Notice | RDKafkaLogLevel::Info => {
+        RDKafkaLogLevel::Error
+        | RDKafkaLogLevel::Warning
+        | RDKafkaLogLevel::Notice
+        | RDKafkaLogLevel::Info => {
             tracing::info!(target: "librdkafka", facility, "{text}");
         }
         RDKafkaLogLevel::Debug => tracing::debug!(target: "librdkafka", facility, "{text}"),

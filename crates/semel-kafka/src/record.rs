@@ -6,9 +6,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use rdkafka::message::{BorrowedHeaders, BorrowedMessage, Headers as _, Message as _};
 use semel_core::Message;
+use semel_core::Position;
 use semel_core::ledger::Mark;
 use semel_core::message::{Cut, Headers};
-use semel_core::Position;
 use sha2::{Digest, Sha256};
 
 use crate::mark;
@@ -39,7 +39,11 @@ impl From<&KafkaOptions> for Limits {
 ///
 /// A record with too many or too large headers keeps those within the limit, and is marked as cut like one
 /// with a value too large: a key or a field may be among the lost ones, so it must not be judged.
-pub(crate) fn message(record: &BorrowedMessage<'_>, partition: &Arc<str>, limits: Limits) -> (Message, Mark) {
+pub(crate) fn message(
+    record: &BorrowedMessage<'_>,
+    partition: &Arc<str>,
+    limits: Limits,
+) -> (Message, Mark) {
     let timestamp_ms = record.timestamp().to_millis();
     // The client library panics at a header whose name is not UTF-8. Such a record must end dead like any
     // other that cannot be judged, and not end the consumer (E050).
@@ -52,7 +56,10 @@ pub(crate) fn message(record: &BorrowedMessage<'_>, partition: &Arc<str>, limits
         payload: value.map(|value| Bytes::copy_from_slice(&value[..value.len().min(shown)])),
         cut: (!whole).then(|| cut(value.unwrap_or_default(), headers_size)),
         headers,
-        position: Position { partition: partition.clone(), offset: u64::try_from(record.offset()).ok() },
+        position: Position {
+            partition: partition.clone(),
+            offset: u64::try_from(record.offset()).ok(),
+        },
         message_key: record.key().map(Bytes::copy_from_slice),
         attempt: 1,
         timestamp_ms,
@@ -63,7 +70,10 @@ pub(crate) fn message(record: &BorrowedMessage<'_>, partition: &Arc<str>, limits
 fn cut(value: &[u8], headers_size: usize) -> Cut {
     let mut hash = [0; 16];
     hash.copy_from_slice(&Sha256::digest(value)[..16]);
-    Cut { size: value.len() as u64 + headers_size as u64, hash }
+    Cut {
+        size: value.len() as u64 + headers_size as u64,
+        hash,
+    }
 }
 
 /// The headers within the limits, whether that is all of them, and the bytes of all.
@@ -71,7 +81,10 @@ fn headers(given: Option<&BorrowedHeaders>, limits: Limits) -> (Headers, bool, u
     let Some(given) = given else {
         return (Arc::new([]), true, 0);
     };
-    let size: usize = given.iter().map(|header| header.key.len() + header.value.map_or(0, <[u8]>::len)).sum();
+    let size: usize = given
+        .iter()
+        .map(|header| header.key.len() + header.value.map_or(0, <[u8]>::len))
+        .sum();
     let mut left = limits.header_bytes_max;
     let kept: Vec<_> = given
         .iter()

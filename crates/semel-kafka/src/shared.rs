@@ -43,7 +43,12 @@ pub(crate) enum Trouble {
 
 impl Shared {
     pub(crate) fn new() -> Self {
-        Self { state: Mutex::default(), arrived: Notify::new(), changed: Condvar::new(), ended: watch::Sender::new(false) }
+        Self {
+            state: Mutex::default(),
+            arrived: Notify::new(),
+            changed: Condvar::new(),
+            ended: watch::Sender::new(false),
+        }
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
@@ -64,7 +69,9 @@ impl Shared {
     /// Waits until `done` or the time is over. Says whether it is done.
     pub(crate) fn wait(&self, time: Duration, mut done: impl FnMut(&State) -> bool) -> bool {
         let guard = self.lock();
-        let waited = self.changed.wait_timeout_while(guard, time, |state| !done(state));
+        let waited = self
+            .changed
+            .wait_timeout_while(guard, time, |state| !done(state));
         let (_guard, over) = waited.unwrap_or_else(PoisonError::into_inner);
         !over.timed_out()
     }
@@ -74,7 +81,10 @@ impl Shared {
         let mut state = self.lock();
         let old = state.troubles.insert(kind, text);
         if old.is_none() {
-            tracing::warn!(reason = state.troubles[&kind], "kafka: waiting; it goes on by itself");
+            tracing::warn!(
+                reason = state.troubles[&kind],
+                "kafka: waiting; it goes on by itself"
+            );
         }
         drop(state);
         self.wake();

@@ -74,9 +74,14 @@ impl KafkaSink {
     /// `Stop` when the options are wrong or there is no such topic; `Down` when no broker answers.
     pub async fn open(options: KafkaSinkOptions) -> Result<Self, Fault> {
         let mut config = options.producer()?;
-        let mut look = options.client.config_to_look(&options.brokers, options.timeout_ms);
+        let mut look = options
+            .client
+            .config_to_look(&options.brokers, options.timeout_ms);
         look.set("allow.auto.create.topics", "false");
-        let (topic, timeout) = (options.topic.clone(), Duration::from_millis(options.timeout_ms.into()));
+        let (topic, timeout) = (
+            options.topic.clone(),
+            Duration::from_millis(options.timeout_ms.into()),
+        );
         let asked = look.clone();
         blocking(move || Probe::open(&asked, timeout)?.partitions(&topic).map(drop)).await?;
         let batch_bytes_max = topic_bytes_max(&look, &options.topic, timeout).await?;
@@ -85,7 +90,12 @@ impl KafkaSink {
             config.set("batch.size", bytes.clamp(1, BATCH_BYTES).to_string());
         }
         let producer = options::create(config.create_with_context(Reports))?;
-        Ok(Self { producer, topic: options.topic, message_bytes_max: options.message_bytes_max, batch_bytes_max })
+        Ok(Self {
+            producer,
+            topic: options.topic,
+            message_bytes_max: options.message_bytes_max,
+            batch_bytes_max,
+        })
     }
 
     async fn publish_all(&self, messages: &[Outgoing]) -> Result<(), Fault> {
@@ -100,7 +110,11 @@ impl KafkaSink {
             return tally.result(messages.len());
         }
         // The broker refused a batch, with all that was in it: find out which message it was.
-        let mut rest = Tally { arrived: tally.arrived, too_large: Vec::new(), worst: tally.worst };
+        let mut rest = Tally {
+            arrived: tally.arrived,
+            too_large: Vec::new(),
+            worst: tally.worst,
+        };
         for index in tally.too_large {
             let alone = self.send_all(&messages[index..=index], index).await;
             rest.arrived += alone.arrived;
@@ -115,7 +129,10 @@ impl KafkaSink {
         let (sender, mut reports) = unbounded_channel();
         let mut tally = Tally::default();
         for (index, message) in (first..).zip(messages) {
-            if let Err(error) = self.send(index, message, &sender, &mut reports, &mut tally).await {
+            if let Err(error) = self
+                .send(index, message, &sender, &mut reports, &mut tally)
+                .await
+            {
                 tally.count((index, Some(error)));
                 break;
             }
@@ -137,8 +154,12 @@ impl KafkaSink {
         tally: &mut Tally,
     ) -> Result<(), KafkaError> {
         loop {
-            let ticket = Box::new(Ticket { index, reports: sender.clone() });
-            let mut record = BaseRecord::with_opaque_to(&self.topic, ticket).headers(headers(message));
+            let ticket = Box::new(Ticket {
+                index,
+                reports: sender.clone(),
+            });
+            let mut record =
+                BaseRecord::with_opaque_to(&self.topic, ticket).headers(headers(message));
             if let Some(payload) = &message.payload {
                 record = record.payload(&payload[..]);
             }
@@ -160,12 +181,21 @@ impl KafkaSink {
     fn refusal(&self, message: &Outgoing) -> Option<String> {
         let value = message.payload.as_ref().map_or(0, Bytes::len);
         if value > self.message_bytes_max {
-            return Some(format!("{value} bytes, more than `message_bytes_max` = {}", self.message_bytes_max));
+            return Some(format!(
+                "{value} bytes, more than `message_bytes_max` = {}",
+                self.message_bytes_max
+            ));
         }
-        let headers: usize = message.headers.iter().map(|(name, value)| name.len() + value.len()).sum();
+        let headers: usize = message
+            .headers
+            .iter()
+            .map(|(name, value)| name.len() + value.len())
+            .sum();
         let size = value + headers + message.message_key.as_ref().map_or(0, Bytes::len);
         let max = self.batch_bytes_max.filter(|max| size > *max)?;
-        Some(format!("{size} bytes, more than the topic's max.message.bytes = {max}"))
+        Some(format!(
+            "{size} bytes, more than the topic's max.message.bytes = {max}"
+        ))
     }
 }
 
@@ -173,22 +203,45 @@ impl KafkaSink {
 const BATCH_BYTES: usize = 1_000_000;
 
 /// The topic's `max.message.bytes`; `None` when we may not ask, then the broker's refusal has to tell.
-async fn topic_bytes_max(look: &ClientConfig, topic: &str, timeout: Duration) -> Result<Option<usize>, Fault> {
+async fn topic_bytes_max(
+    look: &ClientConfig,
+    topic: &str,
+    timeout: Duration,
+) -> Result<Option<usize>, Fault> {
     let client: AdminClient<Quiet> = options::create(look.create_with_context(Quiet::default()))?;
     let asked = AdminOptions::new().request_timeout(Some(timeout));
-    let answered = client.describe_configs([&ResourceSpecifier::Topic(topic)], &asked).await;
-    let found = answered.ok().and_then(|mut configs| configs.pop()).and_then(Result::ok);
-    Ok(found.and_then(|config| config.entry_map().get("max.message.bytes")?.value.as_ref()?.parse().ok()))
+    let answered = client
+        .describe_configs([&ResourceSpecifier::Topic(topic)], &asked)
+        .await;
+    let found = answered
+        .ok()
+        .and_then(|mut configs| configs.pop())
+        .and_then(Result::ok);
+    Ok(found.and_then(|config| {
+        config
+            .entry_map()
+            .get("max.message.bytes")?
+            .value
+            .as_ref()?
+            .parse()
+            .ok()
+    }))
 }
 
 fn headers(message: &Outgoing) -> OwnedHeaders {
     let mut headers = OwnedHeaders::new_with_capacity(message.headers.len() + 1);
     if let Some(key) = message.key {
         let text = key.to_string();
-        headers = headers.insert(Header { key: IDEMPOTENCY_KEY, value: Some(text.as_bytes()) });
+        headers = headers.insert(Header {
+            key: IDEMPOTENCY_KEY,
+            value: Some(text.as_bytes()),
+        });
     }
     for (name, value) in &message.headers {
-        headers = headers.insert(Header { key: name, value: Some(&value[..]) });
+        headers = headers.insert(Header {
+            key: name,
+            value: Some(&value[..]),
+        });
     }
     headers
 }
@@ -209,13 +262,21 @@ impl Tally {
             return;
         };
         let fault = match error.rdkafka_error_code() {
-            Some(Code::MessageSizeTooLarge | Code::InvalidMessageSize) => return self.too_large.push(index),
+            Some(Code::MessageSizeTooLarge | Code::InvalidMessageSize) => {
+                return self.too_large.push(index);
+            }
             Some(Code::InvalidRecord) => Fault::poison(format!(
                 "kafka: the broker refuses the message at index {index} (a compacted topic needs a message key): {error}"
             )),
-            _ => classify(&format!("the message at index {index} is not confirmed"), &error),
+            _ => classify(
+                &format!("the message at index {index} is not confirmed"),
+                &error,
+            ),
         };
-        let is_worse = self.worst.as_ref().is_none_or(|worst| worst.class != Class::Poison && fault.class == Class::Poison);
+        let is_worse = self
+            .worst
+            .as_ref()
+            .is_none_or(|worst| worst.class != Class::Poison && fault.class == Class::Poison);
         if is_worse {
             self.worst = Some(fault);
         }
@@ -226,13 +287,18 @@ impl Tally {
             (Some(index), _) => Err(too_large(*index, "more than the broker takes")),
             (None, Some(fault)) => Err(fault),
             (None, None) if self.arrived == wanted => Ok(()),
-            (None, None) => Err(Fault::down(format!("kafka: {} of {wanted} messages are confirmed", self.arrived))),
+            (None, None) => Err(Fault::down(format!(
+                "kafka: {} of {wanted} messages are confirmed",
+                self.arrived
+            ))),
         }
     }
 }
 
 fn too_large(index: usize, why: &str) -> Fault {
-    Fault::poison(format!("kafka: the message at index {index} is too large: {why}"))
+    Fault::poison(format!(
+        "kafka: the message at index {index} is too large: {why}"
+    ))
 }
 
 impl Sink for KafkaSink {
@@ -243,6 +309,8 @@ impl Sink for KafkaSink {
 
 impl fmt::Debug for KafkaSink {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("KafkaSink").field("topic", &self.topic).finish_non_exhaustive()
+        f.debug_struct("KafkaSink")
+            .field("topic", &self.topic)
+            .finish_non_exhaustive()
     }
 }

@@ -63,7 +63,9 @@ impl KafkaSource {
         let asked = reader.clone();
         blocking(move || {
             let probe = Probe::open(&asked, timeout)?;
-            topics.iter().try_for_each(|topic| probe.partitions(topic).map(drop))
+            topics
+                .iter()
+                .try_for_each(|topic| probe.partitions(topic).map(drop))
         })
         .await?;
 
@@ -75,11 +77,25 @@ impl KafkaSource {
             drain: Duration::from_millis(options.drain_ms),
             timeout,
         };
-        let vetting = Vetting { shared: shared.clone(), positions, reader, timeout, start_at: options.start_at };
-        let context = Context { shared: shared.clone(), vetting, runtime: Handle::current(), tuning, topics: options.topics.clone() };
+        let vetting = Vetting {
+            shared: shared.clone(),
+            positions,
+            reader,
+            timeout,
+            start_at: options.start_at,
+        };
+        let context = Context {
+            shared: shared.clone(),
+            vetting,
+            runtime: Handle::current(),
+            tuning,
+            topics: options.topics.clone(),
+        };
         let client = member::client(&options.member()?, context)?;
         let topics: Vec<&str> = options.topics.iter().map(String::as_str).collect();
-        client.subscribe(&topics).map_err(|error| classify("subscribing", &error))?;
+        client
+            .subscribe(&topics)
+            .map_err(|error| classify("subscribing", &error))?;
         let member = Member::new(client, shared.clone(), tuning);
         std::thread::Builder::new()
             .name("semel-kafka".to_owned())

@@ -76,7 +76,13 @@ pub(crate) fn judge(name: &str, facts: &Facts, start_at: StartAt) -> Verdict {
 }
 
 fn known(name: &str, next: u64, facts: &Facts) -> Verdict {
-    let Facts { committed, low, high, before, .. } = facts;
+    let Facts {
+        committed,
+        low,
+        high,
+        before,
+        ..
+    } = facts;
     if next > *high {
         return Verdict::Stop(format!(
             "kafka {name}: the ledger has handled everything below offset {next}, but the partition ends at {high}. The topic was deleted and made again, or the broker lost its tail. \
@@ -96,13 +102,29 @@ fn known(name: &str, next: u64, facts: &Facts) -> Verdict {
              Nothing was handed out. `semel doctor` shows both numbers; `semel rewind` reads the source again from the ledger's position",
             offset.next
         )),
-        Some(offset) => start(offset.next.max(*low), facts, false, low.saturating_sub(next)),
-        None => start(next.max(*low), facts, *low <= next, low.saturating_sub(next)),
+        Some(offset) => start(
+            offset.next.max(*low),
+            facts,
+            false,
+            low.saturating_sub(next),
+        ),
+        None => start(
+            next.max(*low),
+            facts,
+            *low <= next,
+            low.saturating_sub(next),
+        ),
     }
 }
 
 fn first(name: &str, facts: &Facts, start_at: StartAt) -> Verdict {
-    let Facts { committed, low, high, at_time, .. } = facts;
+    let Facts {
+        committed,
+        low,
+        high,
+        at_time,
+        ..
+    } = facts;
     let begin = |offset: u64| {
         let tell = committed.is_none_or(|committed| committed.next != offset);
         start(offset, facts, tell, 0)
@@ -120,7 +142,12 @@ fn first(name: &str, facts: &Facts, start_at: StartAt) -> Verdict {
                 "kafka {name}: start_at = \"committed\", but the group's offset {} is beyond the partition's end {high}: the topic was made again. Set start_at to what is right for the new topic",
                 offset.next
             )),
-            Some(offset) => start(offset.next.max(*low), facts, false, low.saturating_sub(offset.next)),
+            Some(offset) => start(
+                offset.next.max(*low),
+                facts,
+                false,
+                low.saturating_sub(offset.next),
+            ),
             None if low == high => begin(*high),
             None => Verdict::Stop(format!(
                 "kafka {name}: start_at = \"committed\", but the group has no offset for this partition (it expired, or the partition is new), and the ledger knows nothing of it. \
@@ -131,7 +158,14 @@ fn first(name: &str, facts: &Facts, start_at: StartAt) -> Verdict {
 }
 
 fn start(offset: u64, facts: &Facts, tell: bool, removed: u64) -> Verdict {
-    Verdict::Start { start: Start { offset, end: facts.high, tell }, removed }
+    Verdict::Start {
+        start: Start {
+            offset,
+            end: facts.high,
+            tell,
+        },
+        removed,
+    }
 }
 
 #[cfg(test)]
@@ -140,7 +174,10 @@ mod tests {
 
     fn facts(ledger: Option<u64>, committed: Option<u64>) -> Facts {
         Facts {
-            committed: committed.map(|next| Offset { next, is_start: false }),
+            committed: committed.map(|next| Offset {
+                next,
+                is_start: false,
+            }),
             ledger: ledger.map(|next| (next, Mark::new())),
             low: 10,
             high: 100,
@@ -165,9 +202,20 @@ mod tests {
 
     #[test]
     fn a_broker_behind_the_ledger_delivers_again() {
-        for start_at in [StartAt::Earliest, StartAt::Latest, StartAt::Committed, StartAt::Timestamp(0)] {
-            assert_eq!(started(&facts(Some(50), Some(40)), start_at), (40, false, 0));
-            assert_eq!(started(&facts(Some(50), Some(50)), start_at), (50, false, 0));
+        for start_at in [
+            StartAt::Earliest,
+            StartAt::Latest,
+            StartAt::Committed,
+            StartAt::Timestamp(0),
+        ] {
+            assert_eq!(
+                started(&facts(Some(50), Some(40)), start_at),
+                (40, false, 0)
+            );
+            assert_eq!(
+                started(&facts(Some(50), Some(50)), start_at),
+                (50, false, 0)
+            );
         }
     }
 
@@ -189,28 +237,66 @@ mod tests {
     #[test]
     fn t57_a_topic_made_again_stops() {
         assert!(stopped(&facts(Some(101), Some(5)), StartAt::Earliest).contains("made again"));
-        let other = Facts { before: Before::Other, ..facts(Some(50), Some(50)) };
+        let other = Facts {
+            before: Before::Other,
+            ..facts(Some(50), Some(50))
+        };
         assert!(stopped(&other, StartAt::Earliest).contains("offset 49"));
-        let gone = Facts { before: Before::Gone, ..facts(Some(50), Some(50)) };
-        assert_eq!(started(&gone, StartAt::Earliest), (50, false, 0), "retention and compaction are no alarm");
-        assert_eq!(started(&facts(Some(100), Some(100)), StartAt::Earliest), (100, false, 0), "the end is not beyond it");
+        let gone = Facts {
+            before: Before::Gone,
+            ..facts(Some(50), Some(50))
+        };
+        assert_eq!(
+            started(&gone, StartAt::Earliest),
+            (50, false, 0),
+            "retention and compaction are no alarm"
+        );
+        assert_eq!(
+            started(&facts(Some(100), Some(100)), StartAt::Earliest),
+            (100, false, 0),
+            "the end is not beyond it"
+        );
     }
 
     #[test]
     fn what_retention_removed_unhandled_is_counted_and_told_to_nobody() {
         // Told to the broker, offset 10 would look like lost commits at the next start.
-        assert_eq!(started(&facts(Some(5), Some(3)), StartAt::Earliest), (10, false, 5));
-        assert_eq!(started(&facts(Some(5), None), StartAt::Earliest), (10, false, 5));
-        assert_eq!(started(&facts(Some(50), Some(3)), StartAt::Earliest), (10, false, 0));
+        assert_eq!(
+            started(&facts(Some(5), Some(3)), StartAt::Earliest),
+            (10, false, 5)
+        );
+        assert_eq!(
+            started(&facts(Some(5), None), StartAt::Earliest),
+            (10, false, 5)
+        );
+        assert_eq!(
+            started(&facts(Some(50), Some(3)), StartAt::Earliest),
+            (10, false, 0)
+        );
     }
 
     #[test]
     fn a_first_start_is_decided_by_start_at_and_the_group_is_moved_there() {
-        assert_eq!(started(&facts(None, Some(70)), StartAt::Earliest), (10, true, 0));
-        assert_eq!(started(&facts(None, None), StartAt::Earliest), (10, true, 0));
-        assert_eq!(started(&facts(None, Some(70)), StartAt::Latest), (100, true, 0));
-        assert_eq!(started(&facts(None, Some(70)), StartAt::Committed), (70, false, 0));
-        let at = |at_time| Facts { at_time, ..facts(None, None) };
+        assert_eq!(
+            started(&facts(None, Some(70)), StartAt::Earliest),
+            (10, true, 0)
+        );
+        assert_eq!(
+            started(&facts(None, None), StartAt::Earliest),
+            (10, true, 0)
+        );
+        assert_eq!(
+            started(&facts(None, Some(70)), StartAt::Latest),
+            (100, true, 0)
+        );
+        assert_eq!(
+            started(&facts(None, Some(70)), StartAt::Committed),
+            (70, false, 0)
+        );
+        let at = |at_time| Facts {
+            at_time,
+            ..facts(None, None)
+        };
         assert_eq!(started(&at(Some(33)), StartAt::Timestamp(1)), (33, true, 0));
         assert_eq!(started(&at(None), StartAt::Timestamp(1)), (100, true, 0));
     }
@@ -218,7 +304,10 @@ mod tests {
     #[test]
     fn latest_does_not_skip_what_came_between_two_first_starts() {
         let mut again = facts(None, Some(70));
-        again.committed = Some(Offset { next: 70, is_start: true });
+        again.committed = Some(Offset {
+            next: 70,
+            is_start: true,
+        });
         assert_eq!(started(&again, StartAt::Latest), (70, false, 0));
     }
 
@@ -226,7 +315,11 @@ mod tests {
     fn committed_without_an_offset_is_an_error_and_not_a_guess() {
         assert!(stopped(&facts(None, None), StartAt::Committed).contains("start_at"));
         assert!(stopped(&facts(None, Some(101)), StartAt::Committed).contains("beyond"));
-        let empty = Facts { low: 0, high: 0, ..facts(None, None) };
+        let empty = Facts {
+            low: 0,
+            high: 0,
+            ..facts(None, None)
+        };
         assert_eq!(started(&empty, StartAt::Committed), (0, true, 0));
     }
 }

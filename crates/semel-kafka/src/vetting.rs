@@ -47,22 +47,33 @@ impl Vetting {
             {
                 let state = self.shared.lock();
                 let current = |s: &Subject| {
-                    state.assignment.get(s.index).is_some_and(|p| p.generation == s.generation && p.phase == Phase::Vetting)
+                    state
+                        .assignment
+                        .get(s.index)
+                        .is_some_and(|p| p.generation == s.generation && p.phase == Phase::Vetting)
                 };
                 subjects.retain(current);
                 if subjects.is_empty() || state.closing {
                     return;
                 }
             }
-            let places: Vec<_> = subjects.iter().map(|s| (s.place.clone(), s.name.clone())).collect();
+            let places: Vec<_> = subjects
+                .iter()
+                .map(|s| (s.place.clone(), s.name.clone()))
+                .collect();
             match self.gather(places).await {
                 Ok(facts) => {
                     self.shared.healed(Trouble::Vetting);
                     return self.conclude(&subjects, &facts);
                 }
-                Err(fault) if fault.class == semel_core::Class::Stop => return self.shared.fail(fault.detail()),
+                Err(fault) if fault.class == semel_core::Class::Stop => {
+                    return self.shared.fail(fault.detail());
+                }
                 Err(fault) => {
-                    self.shared.trouble(Trouble::Vetting, format!("positions cannot be compared yet: {fault}"));
+                    self.shared.trouble(
+                        Trouble::Vetting,
+                        format!("positions cannot be compared yet: {fault}"),
+                    );
                     tokio::time::sleep(RETRY).await;
                 }
             }
@@ -71,15 +82,23 @@ impl Vetting {
 
     fn conclude(&self, subjects: &[Subject], facts: &HashMap<Place, Facts>) {
         for subject in subjects {
-            let Some(facts) = facts.get(&subject.place) else { continue };
+            let Some(facts) = facts.get(&subject.place) else {
+                continue;
+            };
             match judge(&subject.name, facts, self.start_at) {
                 Verdict::Stop(text) => self.shared.fail(text),
                 Verdict::Start { start, removed } => {
                     if removed > 0 {
                         tracing::error!(partition = %subject.name, removed, from = start.offset, "the broker's retention removed offsets that nothing has handled; going on behind them");
                     }
+                    if facts.ledger.is_some() && facts.committed.is_none() {
+                        tracing::warn!(partition = %subject.name, offset = start.offset, "the group's offset is gone (expired or deleted); the ledger's position stands in for it");
+                    }
                     tracing::info!(partition = %subject.name, offset = start.offset, end = start.end, "assigned");
-                    self.shared.lock().assignment.vetted(subject.index, subject.generation, start);
+                    self.shared
+                        .lock()
+                        .assignment
+                        .vetted(subject.index, subject.generation, start);
                 }
             }
         }
@@ -87,7 +106,10 @@ impl Vetting {
     }
 
     /// The facts of all places, in the order that [`Facts`] asks for.
-    pub(crate) async fn gather(&self, subjects: Vec<(Place, Arc<str>)>) -> Result<HashMap<Place, Facts>, Fault> {
+    pub(crate) async fn gather(
+        &self,
+        subjects: Vec<(Place, Arc<str>)>,
+    ) -> Result<HashMap<Place, Facts>, Fault> {
         let places: Vec<Place> = subjects.iter().map(|(place, _)| place.clone()).collect();
         let (reader, timeout) = (self.reader.clone(), self.timeout);
         let (probe, mut committed) = blocking(move || {
@@ -108,13 +130,29 @@ impl Vetting {
             for (place, _) in subjects {
                 let (low, high) = probe.ends(&place)?;
                 let (committed, ledger) = (committed.remove(&place), ledger.remove(&place));
-                facts.insert(place, Facts { committed, ledger, low, high, before: Before::Gone, at_time: None });
+                facts.insert(
+                    place,
+                    Facts {
+                        committed,
+                        ledger,
+                        low,
+                        high,
+                        before: Before::Gone,
+                        at_time: None,
+                    },
+                );
             }
             look_before(&probe, &mut facts)?;
             if let StartAt::Timestamp(at_ms) = start_at {
-                let asked: Vec<_> = facts.iter().filter(|(_, f)| f.ledger.is_none()).map(|(p, _)| p.clone()).collect();
+                let asked: Vec<_> = facts
+                    .iter()
+                    .filter(|(_, f)| f.ledger.is_none())
+                    .map(|(p, _)| p.clone())
+                    .collect();
                 for (place, offset) in probe.at_time(&asked, at_ms)? {
-                    facts.entry(place).and_modify(|facts| facts.at_time = Some(offset));
+                    facts
+                        .entry(place)
+                        .and_modify(|facts| facts.at_time = Some(offset));
                 }
             }
             Ok(facts)
@@ -127,17 +165,25 @@ impl Vetting {
 fn look_before(probe: &Probe, facts: &mut HashMap<Place, Facts>) -> Result<(), Fault> {
     let at = |facts: &Facts| -> Option<(u64, Mark)> {
         let (next, mark) = facts.ledger.as_ref()?;
-        let before = next.checked_sub(1).filter(|before| *before >= facts.low && *next <= facts.high)?;
+        let before = next
+            .checked_sub(1)
+            .filter(|before| *before >= facts.low && *next <= facts.high)?;
         mark::is_known(mark).then(|| (before, mark.clone()))
     };
-    let asked: Vec<_> = facts.iter().filter_map(|(place, facts)| Some((place.clone(), at(facts)?.0))).collect();
+    let asked: Vec<_> = facts
+        .iter()
+        .filter_map(|(place, facts)| Some((place.clone(), at(facts)?.0)))
+        .collect();
     let found = probe.first_records(&asked)?;
     for (place, before) in asked {
         if let Some((offset, mark)) = found.get(&place)
             && let Some(facts) = facts.get_mut(&place)
             && *offset == before
         {
-            let same = facts.ledger.as_ref().is_some_and(|(_, stored)| stored == mark);
+            let same = facts
+                .ledger
+                .as_ref()
+                .is_some_and(|(_, stored)| stored == mark);
             facts.before = if same { Before::Same } else { Before::Other };
         }
     }
@@ -150,6 +196,8 @@ pub(crate) async fn blocking<T: Send + 'static>(
 ) -> Result<T, Fault> {
     match tokio::task::spawn_blocking(work).await {
         Ok(result) => result,
-        Err(lost) => Err(Fault::down(format!("kafka: a look at the broker did not end: {lost}"))),
+        Err(lost) => Err(Fault::down(format!(
+            "kafka: a look at the broker did not end: {lost}"
+        ))),
     }
 }

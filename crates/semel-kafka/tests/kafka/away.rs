@@ -21,9 +21,13 @@ fn options(brokers: &str, topic: &str) -> KafkaOptions {
 }
 
 fn put(brokers: &str, topic: &str, values: &[String]) {
-    let producer: BaseProducer = rdkafka::ClientConfig::new().set("bootstrap.servers", brokers).create().unwrap();
+    let producer: BaseProducer = rdkafka::ClientConfig::new()
+        .set("bootstrap.servers", brokers)
+        .create()
+        .unwrap();
     for value in values {
-        let record: BaseRecord<'_, [u8], [u8]> = BaseRecord::to(topic).partition(0).payload(value.as_bytes());
+        let record: BaseRecord<'_, [u8], [u8]> =
+            BaseRecord::to(topic).partition(0).payload(value.as_bytes());
         producer.send(record).map_err(|(error, _)| error).unwrap();
     }
     producer.flush(PATIENCE).unwrap();
@@ -40,11 +44,16 @@ async fn a_broker_that_goes_away_is_told_and_comes_back_without_our_doing() {
 
     cluster.broker_down(1).unwrap();
     let fault = worker.receive(ALL).await.unwrap_err();
-    assert!(fault.class == Class::Down && fault.detail().contains("the broker is away"), "{fault}");
+    assert!(
+        fault.class == Class::Down && fault.detail().contains("the broker is away"),
+        "{fault}"
+    );
     cluster.broker_up(1).unwrap();
     // Healed before anything comes: a quiet topic does not look lost for ever.
     soon("the word that the broker is back", async {
-        while let Ok(Err(_)) = tokio::time::timeout(Duration::from_millis(200), worker.source.receive(ALL)).await {
+        while let Ok(Err(_)) =
+            tokio::time::timeout(Duration::from_millis(200), worker.source.receive(ALL)).await
+        {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     })
@@ -84,8 +93,11 @@ async fn e041_commits_that_fail_stop_no_fetching_and_are_made_good() {
     }
     cluster.clear_request_errors(RDKafkaApiKey::OffsetCommit);
     let told = || {
-        let client: rdkafka::consumer::BaseConsumer =
-            rdkafka::ClientConfig::new().set("bootstrap.servers", &brokers).set("group.id", "g").create().unwrap();
+        let client: rdkafka::consumer::BaseConsumer = rdkafka::ClientConfig::new()
+            .set("bootstrap.servers", &brokers)
+            .set("group.id", "g")
+            .create()
+            .unwrap();
         let mut list = rdkafka::TopicPartitionList::new();
         list.add_partition("t", 0);
         let list = rdkafka::consumer::Consumer::committed_offsets(&client, list, PATIENCE).unwrap();

@@ -21,7 +21,10 @@ use semel_kafka::{KafkaOptions, KafkaSource, StartAt};
 /// Nothing here takes this long. A test that waits so long has failed.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-pub(crate) const ALL: Limit = Limit { count: 10_000, bytes: usize::MAX };
+pub(crate) const ALL: Limit = Limit {
+    count: 10_000,
+    bytes: usize::MAX,
+};
 
 pub(crate) fn brokers() -> String {
     std::env::var("SEMEL_TEST_KAFKA_BROKERS").expect("SEMEL_TEST_KAFKA_BROKERS is not set: run `scripts/test`, or `scripts/services start kafka` and `eval \"$(scripts/services env)\"`")
@@ -30,8 +33,15 @@ pub(crate) fn brokers() -> String {
 /// A name nobody else uses.
 pub(crate) fn fresh(name: &str) -> String {
     static COUNT: AtomicU32 = AtomicU32::new(0);
-    let nanos = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos();
-    format!("{name}-{}-{nanos}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
+    let nanos = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap()
+        .as_nanos();
+    format!(
+        "{name}-{}-{nanos}-{}",
+        std::process::id(),
+        COUNT.fetch_add(1, Ordering::Relaxed)
+    )
 }
 
 pub(crate) fn config() -> ClientConfig {
@@ -49,7 +59,10 @@ pub(crate) async fn make(topic: &str, partitions: i32, settings: &[(&str, &str)]
     for (name, value) in settings {
         new = new.set(name, value);
     }
-    let made = admin().create_topics([&new], &AdminOptions::new()).await.unwrap();
+    let made = admin()
+        .create_topics([&new], &AdminOptions::new())
+        .await
+        .unwrap();
     made.into_iter().for_each(|topic| drop(topic.unwrap()));
 }
 
@@ -64,10 +77,16 @@ pub(crate) fn producer() -> ThreadedProducer<DefaultProducerContext> {
 }
 
 /// Produces one record per value, in order.
-pub(crate) fn produce<V: AsRef<[u8]>>(topic: &str, partition: i32, values: impl IntoIterator<Item = V>) {
+pub(crate) fn produce<V: AsRef<[u8]>>(
+    topic: &str,
+    partition: i32,
+    values: impl IntoIterator<Item = V>,
+) {
     let producer = producer();
     for value in values {
-        let record: BaseRecord<'_, [u8], [u8]> = BaseRecord::to(topic).partition(partition).payload(value.as_ref());
+        let record: BaseRecord<'_, [u8], [u8]> = BaseRecord::to(topic)
+            .partition(partition)
+            .payload(value.as_ref());
         producer.send(record).map_err(|(error, _)| error).unwrap();
     }
     producer.flush(PATIENCE).unwrap();
@@ -106,11 +125,17 @@ pub(crate) async fn until(what: &str, mut done: impl FnMut() -> bool) {
 }
 
 pub(crate) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(PATIENCE, future).await.unwrap_or_else(|_| panic!("in vain waited for {what}"))
+    tokio::time::timeout(PATIENCE, future)
+        .await
+        .unwrap_or_else(|_| panic!("in vain waited for {what}"))
 }
 
 pub(crate) fn proof() -> Committed {
-    let lane = LaneId { consumer: ConsumerId(1), instance: Instance([0; 16]), lane: 0 };
+    let lane = LaneId {
+        consumer: ConsumerId(1),
+        instance: Instance([0; 16]),
+        lane: 0,
+    };
     Committed::witnessed(Fence { lane, unit: 1 })
 }
 
@@ -126,7 +151,9 @@ impl Store {
     pub(crate) fn write(&self, positions: &[Reached]) {
         let mut reached = self.reached.lock().unwrap();
         for position in positions {
-            let stored = reached.entry(position.partition.clone()).or_insert_with(|| position.clone());
+            let stored = reached
+                .entry(position.partition.clone())
+                .or_insert_with(|| position.clone());
             if position.next > stored.next {
                 *stored = position.clone();
             }
@@ -170,7 +197,10 @@ pub(crate) struct Worker {
 impl Worker {
     pub(crate) async fn open(options: KafkaOptions, store: &Arc<Store>) -> Self {
         let source = KafkaSource::open(options, store.clone()).await.unwrap();
-        Self { source: Arc::new(source), store: store.clone() }
+        Self {
+            source: Arc::new(source),
+            store: store.clone(),
+        }
     }
 
     pub(crate) async fn receive(&self, limit: Limit) -> Result<Received, Fault> {
@@ -188,7 +218,14 @@ impl Worker {
     pub(crate) async fn take(&self, count: usize) -> Vec<Delivery> {
         let mut taken = Vec::new();
         while taken.len() < count {
-            match self.receive(Limit { count: count - taken.len(), ..ALL }).await.unwrap() {
+            match self
+                .receive(Limit {
+                    count: count - taken.len(),
+                    ..ALL
+                })
+                .await
+                .unwrap()
+            {
                 Received::Batch(batch) => taken.extend(batch),
                 Received::Drained => {}
                 Received::End => panic!("a topic has no end"),
@@ -202,12 +239,22 @@ impl Worker {
         let positions = positions(&deliveries);
         self.store.write(&positions);
         let proof = proof();
-        let receipts = deliveries.into_iter().map(|d| d.receipt.ack(&proof)).collect();
+        let receipts = deliveries
+            .into_iter()
+            .map(|d| d.receipt.ack(&proof))
+            .collect();
         self.settle(receipts, positions).await
     }
 
     pub(crate) async fn settle(&self, receipts: Vec<Settlement>, positions: Vec<Reached>) -> usize {
-        self.source.settle(Settlements { receipts, positions }).await.unwrap().lost
+        self.source
+            .settle(Settlements {
+                receipts,
+                positions,
+            })
+            .await
+            .unwrap()
+            .lost
     }
 
     /// Handles everything until the source is drained; gives the values in order.
@@ -247,5 +294,8 @@ pub(crate) fn value(delivery: &Delivery) -> String {
 }
 
 pub(crate) fn offsets(deliveries: &[Delivery]) -> Vec<u64> {
-    deliveries.iter().map(|d| d.message.position.offset.unwrap()).collect()
+    deliveries
+        .iter()
+        .map(|d| d.message.position.offset.unwrap())
+        .collect()
 }

@@ -16,19 +16,33 @@ use crate::bed::*;
 type Seen = Arc<std::sync::Mutex<BTreeMap<(String, u64), usize>>>;
 
 /// A member that works until it is told to stop; returns how many acks were lost.
-fn member(options: KafkaOptions, store: Arc<Store>, seen: Seen, stop: Arc<AtomicBool>) -> JoinHandle<usize> {
+fn member(
+    options: KafkaOptions,
+    store: Arc<Store>,
+    seen: Seen,
+    stop: Arc<AtomicBool>,
+) -> JoinHandle<usize> {
     tokio::spawn(async move {
         let worker = Worker::open(options, &store).await;
         let mut lost = 0;
         while !stop.load(Ordering::Acquire) {
-            let received = tokio::time::timeout(Duration::from_millis(50), worker.source.receive(Limit { count: 20, ..ALL }));
-            let Ok(received) = received.await else { continue };
+            let received = tokio::time::timeout(
+                Duration::from_millis(50),
+                worker.source.receive(Limit { count: 20, ..ALL }),
+            );
+            let Ok(received) = received.await else {
+                continue;
+            };
             if let Received::Batch(batch) = received.unwrap() {
                 // The handler's time, in which a rebalance may come.
                 tokio::time::sleep(Duration::from_millis(2)).await;
                 for delivery in &batch {
                     let position = &delivery.message.position;
-                    *seen.lock().unwrap().entry((position.partition.to_string(), position.offset.unwrap())).or_default() += 1;
+                    *seen
+                        .lock()
+                        .unwrap()
+                        .entry((position.partition.to_string(), position.offset.unwrap()))
+                        .or_default() += 1;
                 }
                 lost += worker.commit(batch).await;
             }
@@ -43,20 +57,27 @@ async fn storm(assignor: Assignor) {
     const EACH: usize = 3_000;
     let topic = topic("storm", PARTITIONS).await;
     let group = fresh("g");
-    let options = KafkaOptions { assignor, ..options(&topic, &group) };
+    let options = KafkaOptions {
+        assignor,
+        ..options(&topic, &group)
+    };
     let (store, seen) = (Arc::<Store>::default(), Seen::default());
     let feed = {
         let topic = topic.clone();
         std::thread::spawn(move || {
             for part in 0..10 {
-                (0..PARTITIONS).for_each(|partition| produce(&topic, partition, numbers(0..EACH / 10)));
+                (0..PARTITIONS)
+                    .for_each(|partition| produce(&topic, partition, numbers(0..EACH / 10)));
                 std::thread::sleep(Duration::from_millis(if part < 9 { 300 } else { 0 }));
             }
         })
     };
     let start = || {
         let stop = Arc::new(AtomicBool::new(false));
-        (stop.clone(), member(options.clone(), store.clone(), seen.clone(), stop))
+        (
+            stop.clone(),
+            member(options.clone(), store.clone(), seen.clone(), stop),
+        )
     };
     let mut members = std::collections::VecDeque::from([start()]);
     let mut lost = 0;
@@ -66,7 +87,8 @@ async fn storm(assignor: Assignor) {
             members.push_back(start());
             let before = seen.lock().unwrap().len();
             until("a joined member disturbed nobody for long", || {
-                seen.lock().unwrap().len() > before + 50 || seen.lock().unwrap().len() == PARTITIONS as usize * EACH
+                seen.lock().unwrap().len() > before + 50
+                    || seen.lock().unwrap().len() == PARTITIONS as usize * EACH
             })
             .await;
         }
@@ -75,16 +97,25 @@ async fn storm(assignor: Assignor) {
         lost += task.await.unwrap();
     }
     feed.join().unwrap();
-    until("everything is handled", || seen.lock().unwrap().len() == PARTITIONS as usize * EACH).await;
+    until("everything is handled", || {
+        seen.lock().unwrap().len() == PARTITIONS as usize * EACH
+    })
+    .await;
     for (stop, task) in members {
         stop.store(true, Ordering::Release);
         lost += task.await.unwrap();
     }
     let again: usize = seen.lock().unwrap().values().map(|count| count - 1).sum();
     // Every rebalance may repeat what was handed out and not settled: a batch a member.
-    assert!(again <= 15 * 3 * 20, "{again} handled twice, {lost} acks lost");
+    assert!(
+        again <= 15 * 3 * 20,
+        "{again} handled twice, {lost} acks lost"
+    );
     for partition in 0..PARTITIONS {
-        assert_eq!(committed(&group, &topic, partition), Some(i64::try_from(EACH).unwrap()));
+        assert_eq!(
+            committed(&group, &topic, partition),
+            Some(i64::try_from(EACH).unwrap())
+        );
     }
 }
 
@@ -106,7 +137,10 @@ async fn take_all(worker: &Worker, partitions: usize, each: usize) -> Vec<Delive
 fn split(deliveries: Vec<Delivery>) -> BTreeMap<String, Vec<Delivery>> {
     let mut by_partition: BTreeMap<String, Vec<Delivery>> = BTreeMap::new();
     for delivery in deliveries {
-        by_partition.entry(delivery.message.position.partition.to_string()).or_default().push(delivery);
+        by_partition
+            .entry(delivery.message.position.partition.to_string())
+            .or_default()
+            .push(delivery);
     }
     by_partition
 }
@@ -116,20 +150,32 @@ async fn t53_e039_work_in_flight_at_a_revoke_is_finished_and_told_and_kept_parti
     let topic = topic("drain", 3).await;
     (0..3).for_each(|partition| produce(&topic, partition, numbers(0..100)));
     let (group, store) = (fresh("g"), Arc::<Store>::default());
-    let slow = KafkaOptions { drain_ms: 30_000, ..options(&topic, &group) };
+    let slow = KafkaOptions {
+        drain_ms: 30_000,
+        ..options(&topic, &group)
+    };
     let first = Worker::open(slow.clone(), &store).await;
     let flight = split(take_all(&first, 3, 100).await);
 
     // The second member joins; the first keeps what it has in flight until it is settled.
     let second = Worker::open(slow, &store).await;
     let joined = tokio::time::timeout(Duration::from_secs(2), second.source.receive(ALL)).await;
-    assert!(!matches!(joined, Ok(Ok(Received::Batch(_)))), "nothing is handed out twice while the owner drains: {joined:?}");
+    assert!(
+        !matches!(joined, Ok(Ok(Received::Batch(_)))),
+        "nothing is handed out twice while the owner drains: {joined:?}"
+    );
     let mut lost = 0;
     for (_, deliveries) in flight {
         lost += first.commit(deliveries).await;
     }
-    assert_eq!(lost, 0, "all were still owned: the revoked one drained, the others were kept");
-    assert!(matches!(second.receive(ALL).await, Ok(Received::Drained)), "its new owner has nothing to repeat");
+    assert_eq!(
+        lost, 0,
+        "all were still owned: the revoked one drained, the others were kept"
+    );
+    assert!(
+        matches!(second.receive(ALL).await, Ok(Received::Drained)),
+        "its new owner has nothing to repeat"
+    );
     for partition in 0..3 {
         until("told", || committed(&group, &topic, partition) == Some(100)).await;
     }
@@ -142,13 +188,19 @@ async fn t53_work_that_outlives_the_drain_is_dropped_and_its_acks_count_as_lost(
     let topic = topic("overdue", 2).await;
     (0..2).for_each(|partition| produce(&topic, partition, numbers(0..10)));
     let (group, store) = (fresh("g"), Arc::<Store>::default());
-    let short = KafkaOptions { drain_ms: 200, ..options(&topic, &group) };
+    let short = KafkaOptions {
+        drain_ms: 200,
+        ..options(&topic, &group)
+    };
     let first = Worker::open(short.clone(), &store).await;
     let flight = split(take_all(&first, 2, 10).await);
     let second = Worker::open(short, &store).await;
     let moved = second.take(10).await;
     let name = moved[0].message.position.partition.to_string();
-    assert!(moved.iter().all(|d| *d.message.position.partition == *name), "one partition moved, one was kept");
+    assert!(
+        moved.iter().all(|d| *d.message.position.partition == *name),
+        "one partition moved, one was kept"
+    );
     for (partition, deliveries) in flight {
         let lost = first.commit(deliveries).await;
         assert_eq!(lost, if partition == name { 10 } else { 0 }, "{partition}");
@@ -166,7 +218,14 @@ async fn t51_a_position_of_a_partition_that_is_not_ours_is_told_to_nobody() {
     let first = Worker::open(options(&topic, &group), &store).await;
     let taken = take_all(&first, 2, 10).await;
     let positions = positions(&taken);
-    let second = Worker::open(KafkaOptions { drain_ms: 100, ..options(&topic, &group) }, &store).await;
+    let second = Worker::open(
+        KafkaOptions {
+            drain_ms: 100,
+            ..options(&topic, &group)
+        },
+        &store,
+    )
+    .await;
     // The first drains for its whole time, then one partition is the second's.
     let moved = soon("the moved partition", async {
         loop {
@@ -180,12 +239,23 @@ async fn t51_a_position_of_a_partition_that_is_not_ours_is_told_to_nobody() {
     for partition in 0..2 {
         let name = format!("{topic}/{partition}");
         if name != moved {
-            until("the own one is told", || committed(&group, &topic, partition) == Some(10)).await;
+            until("the own one is told", || {
+                committed(&group, &topic, partition) == Some(10)
+            })
+            .await;
         }
     }
     for partition in 0..2 {
-        let expected = if format!("{topic}/{partition}") == moved { Some(0) } else { Some(10) };
-        assert_eq!(committed(&group, &topic, partition), expected, "{partition}");
+        let expected = if format!("{topic}/{partition}") == moved {
+            Some(0)
+        } else {
+            Some(10)
+        };
+        assert_eq!(
+            committed(&group, &topic, partition),
+            expected,
+            "{partition}"
+        );
     }
     first.close().await;
     second.close().await;
@@ -196,7 +266,10 @@ async fn a_static_member_comes_back_to_its_partitions_and_a_twin_is_refused() {
     let topic = topic("static", 2).await;
     (0..2).for_each(|partition| produce(&topic, partition, numbers(0..10)));
     let (group, store) = (fresh("g"), Arc::<Store>::default());
-    let named = |name: &str| KafkaOptions { group_instance_id: Some(name.to_owned()), ..options(&topic, &group) };
+    let named = |name: &str| KafkaOptions {
+        group_instance_id: Some(name.to_owned()),
+        ..options(&topic, &group)
+    };
     let first = Worker::open(named("a"), &store).await;
     assert_eq!(first.drain().await.len(), 20);
     first.close().await;
@@ -206,7 +279,10 @@ async fn a_static_member_comes_back_to_its_partitions_and_a_twin_is_refused() {
 
     let twin = Worker::open(named("a"), &store).await;
     let fault = again.stopped().await;
-    assert!(fault.class == Class::Stop && fault.detail().contains("group_instance_id"), "{fault}");
+    assert!(
+        fault.class == Class::Stop && fault.detail().contains("group_instance_id"),
+        "{fault}"
+    );
     twin.close().await;
     again.close().await;
 }
@@ -216,10 +292,19 @@ async fn a_member_without_partitions_is_drained() {
     let topic = topic("spare", 1).await;
     let (group, store) = (fresh("g"), Arc::<Store>::default());
     let first = Worker::open(options(&topic, &group), &store).await;
-    assert!(matches!(first.receive(ALL).await.unwrap(), Received::Drained));
+    assert!(matches!(
+        first.receive(ALL).await.unwrap(),
+        Received::Drained
+    ));
     let second = Worker::open(options(&topic, &group), &store).await;
-    assert!(matches!(second.receive(ALL).await.unwrap(), Received::Drained));
-    let names: BTreeSet<_> = [&first, &second].iter().flat_map(|w| w.source.lag()).collect();
+    assert!(matches!(
+        second.receive(ALL).await.unwrap(),
+        Received::Drained
+    ));
+    let names: BTreeSet<_> = [&first, &second]
+        .iter()
+        .flat_map(|w| w.source.lag())
+        .collect();
     assert_eq!(names.len(), 1, "{names:?}");
     first.close().await;
     second.close().await;

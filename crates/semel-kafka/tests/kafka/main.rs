@@ -6,6 +6,7 @@
 mod away;
 mod bed;
 mod group;
+mod laws;
 mod reading;
 mod sink;
 mod starting;

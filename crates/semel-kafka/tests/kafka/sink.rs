@@ -22,15 +22,27 @@ fn outgoing(n: usize) -> Outgoing {
 #[tokio::test]
 async fn what_is_published_is_there_in_order_with_its_key() {
     let topic = topic("sink", 3).await;
-    let sink = KafkaSink::open(KafkaSinkOptions::new([brokers()], &topic)).await.unwrap();
+    let sink = KafkaSink::open(KafkaSinkOptions::new([brokers()], &topic))
+        .await
+        .unwrap();
     let mut messages: Vec<_> = (0..1_000).map(outgoing).collect();
-    messages.push(Outgoing { key: None, payload: None, headers: Vec::new(), message_key: Some(Bytes::from_static(b"account")) });
+    messages.push(Outgoing {
+        key: None,
+        payload: None,
+        headers: Vec::new(),
+        message_key: Some(Bytes::from_static(b"account")),
+    });
     sink.publish(&messages).await.unwrap();
 
     let worker = Worker::open(options(&topic, &fresh("g")), &Arc::default()).await;
     let taken = worker.take(1_001).await;
     let partition = &taken[0].message.position.partition;
-    assert!(taken.iter().all(|d| d.message.position.partition == *partition), "one message key, one partition");
+    assert!(
+        taken
+            .iter()
+            .all(|d| d.message.position.partition == *partition),
+        "one message key, one partition"
+    );
     for (sent, got) in messages.iter().zip(&taken) {
         let got = &got.message;
         assert_eq!(got.payload, sent.payload);
@@ -45,7 +57,9 @@ async fn what_is_published_is_there_in_order_with_its_key() {
 async fn e052_a_message_that_is_too_large_is_named_and_never_retried() {
     let topic = fresh("small");
     make(&topic, 1, &[("max.message.bytes", "10000")]).await;
-    let sink = KafkaSink::open(KafkaSinkOptions::new([brokers()], &topic)).await.unwrap();
+    let sink = KafkaSink::open(KafkaSinkOptions::new([brokers()], &topic))
+        .await
+        .unwrap();
     for size in [20_000, 2 << 20] {
         let mut messages: Vec<_> = (0..3).map(outgoing).collect();
         messages[1].payload = Some(Bytes::from(vec![b'x'; size]));
@@ -54,30 +68,51 @@ async fn e052_a_message_that_is_too_large_is_named_and_never_retried() {
         assert!(fault.detail().contains("index 1"), "{fault}");
     }
     // Together far above the topic's limit, which is one on batches; each far below.
-    sink.publish(&(0..1_000).map(outgoing).collect::<Vec<_>>()).await.unwrap();
+    sink.publish(&(0..1_000).map(outgoing).collect::<Vec<_>>())
+        .await
+        .unwrap();
     // Made smaller behind our back: only the broker can tell, and refuses a whole batch for one message.
-    let setting = AlterConfig::new(ResourceSpecifier::Topic(&topic)).set("max.message.bytes", "2000");
-    admin().alter_configs([&setting], &AdminOptions::new()).await.unwrap().remove(0).unwrap();
+    let setting =
+        AlterConfig::new(ResourceSpecifier::Topic(&topic)).set("max.message.bytes", "2000");
+    admin()
+        .alter_configs([&setting], &AdminOptions::new())
+        .await
+        .unwrap()
+        .remove(0)
+        .unwrap();
     let mut messages: Vec<_> = (0..3).map(outgoing).collect();
     messages[1].payload = Some(Bytes::from(vec![b'x'; 4_000]));
     let fault = sink.publish(&messages).await.unwrap_err();
-    assert!(fault.class == Class::Poison && fault.detail().contains("index 1"), "{fault}");
+    assert!(
+        fault.class == Class::Poison && fault.detail().contains("index 1"),
+        "{fault}"
+    );
 }
 
 #[tokio::test]
 async fn a_sink_for_a_topic_that_is_not_there_is_refused_at_its_start() {
     let missing = fresh("missing");
-    let fault = KafkaSink::open(KafkaSinkOptions::new([brokers()], &missing)).await.unwrap_err();
-    assert!(fault.class == Class::Stop && fault.detail().contains(&missing), "{fault}");
+    let fault = KafkaSink::open(KafkaSinkOptions::new([brokers()], &missing))
+        .await
+        .unwrap_err();
+    assert!(
+        fault.class == Class::Stop && fault.detail().contains(&missing),
+        "{fault}"
+    );
 }
 
 #[tokio::test]
 async fn a_compacted_topic_needs_message_keys_and_says_so() {
     let topic = fresh("keyed");
     make(&topic, 1, &[("cleanup.policy", "compact")]).await;
-    let sink = KafkaSink::open(KafkaSinkOptions::new([brokers()], &topic)).await.unwrap();
+    let sink = KafkaSink::open(KafkaSinkOptions::new([brokers()], &topic))
+        .await
+        .unwrap();
     let mut message = outgoing(1);
     message.message_key = None;
     let fault = sink.publish(&[message]).await.unwrap_err();
-    assert!(fault.class == Class::Poison && fault.detail().contains("message key"), "{fault}");
+    assert!(
+        fault.class == Class::Poison && fault.detail().contains("message key"),
+        "{fault}"
+    );
 }

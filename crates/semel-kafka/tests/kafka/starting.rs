@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use rdkafka::admin::AdminOptions;
 use rdkafka::producer::{BaseRecord, Producer};
-use semel_core::source::NoPositions;
 use semel_core::Class;
+use semel_core::source::NoPositions;
 use semel_kafka::{KafkaOptions, KafkaSource, StartAt, inspect, retention_ms, rewind};
 
 use crate::bed::*;
@@ -23,14 +23,20 @@ async fn values(options: KafkaOptions, store: &Arc<Store>) -> Vec<String> {
 async fn e045_a_new_group_reads_what_was_there_before_when_told_so() {
     let topic = topic("earliest", 1).await;
     produce(&topic, 0, numbers(0..100));
-    assert_eq!(values(options(&topic, &fresh("g")), &Arc::default()).await, numbers(0..100));
+    assert_eq!(
+        values(options(&topic, &fresh("g")), &Arc::default()).await,
+        numbers(0..100)
+    );
 }
 
 #[tokio::test]
 async fn latest_begins_behind_the_last_record_and_a_restart_skips_nothing_that_came_since() {
     let topic = topic("latest", 1).await;
     produce(&topic, 0, numbers(0..10));
-    let latest = KafkaOptions { start_at: StartAt::Latest, ..options(&topic, &fresh("g")) };
+    let latest = KafkaOptions {
+        start_at: StartAt::Latest,
+        ..options(&topic, &fresh("g"))
+    };
     let store: Arc<Store> = Arc::default();
     assert_eq!(values(latest.clone(), &store).await, Vec::<String>::new());
     // The first start handled nothing, so the ledger knows nothing; what comes now is not skipped.
@@ -44,19 +50,33 @@ async fn a_time_and_the_groups_own_offset_can_be_starts() {
     let producer = producer();
     for n in 0..10_i64 {
         let text = n.to_string();
-        let record: BaseRecord<'_, [u8], [u8]> = BaseRecord::to(&topic).payload(text.as_bytes()).timestamp(1_000 + n);
+        let record: BaseRecord<'_, [u8], [u8]> = BaseRecord::to(&topic)
+            .payload(text.as_bytes())
+            .timestamp(1_000 + n);
         producer.send(record).map_err(|(error, _)| error).unwrap();
     }
     producer.flush(PATIENCE).unwrap();
-    let at = |ms| KafkaOptions { start_at: StartAt::Timestamp(ms), ..options(&topic, &fresh("g")) };
+    let at = |ms| KafkaOptions {
+        start_at: StartAt::Timestamp(ms),
+        ..options(&topic, &fresh("g"))
+    };
     assert_eq!(values(at(1_007), &Arc::default()).await, numbers(7..10));
-    assert_eq!(values(at(5_000), &Arc::default()).await, Vec::<String>::new());
+    assert_eq!(
+        values(at(5_000), &Arc::default()).await,
+        Vec::<String>::new()
+    );
 
     let group = fresh("g");
-    let own = KafkaOptions { start_at: StartAt::Committed, ..options(&topic, &group) };
+    let own = KafkaOptions {
+        start_at: StartAt::Committed,
+        ..options(&topic, &group)
+    };
     let worker = Worker::open(own.clone(), &Arc::default()).await;
     let fault = worker.stopped().await;
-    assert!(fault.detail().contains("the group has no offset"), "{fault}");
+    assert!(
+        fault.detail().contains("the group has no offset"),
+        "{fault}"
+    );
     worker.close().await;
     rewind(&own, &[(format!("{topic}/0"), 4)]).await.unwrap();
     assert_eq!(values(own, &Arc::default()).await, numbers(4..10));
@@ -68,11 +88,27 @@ async fn t55_when_the_groups_offsets_are_lost_the_ledgers_position_stands_in() {
     produce(&topic, 0, numbers(0..10));
     let (group, store) = (fresh("g"), Arc::default());
     assert_eq!(values(options(&topic, &group), &store).await.len(), 10);
-    admin().delete_groups(&[&group], &AdminOptions::new()).await.unwrap().remove(0).unwrap();
+    admin()
+        .delete_groups(&[&group], &AdminOptions::new())
+        .await
+        .unwrap()
+        .remove(0)
+        .unwrap();
     assert_eq!(committed(&group, &topic, 0), None);
     produce(&topic, 0, numbers(10..12));
     for start_at in [StartAt::Latest, StartAt::Earliest] {
-        assert_eq!(values(KafkaOptions { start_at, ..options(&topic, &group) }, &store).await.len(), if start_at == StartAt::Latest { 2 } else { 0 });
+        assert_eq!(
+            values(
+                KafkaOptions {
+                    start_at,
+                    ..options(&topic, &group)
+                },
+                &store
+            )
+            .await
+            .len(),
+            if start_at == StartAt::Latest { 2 } else { 0 }
+        );
     }
 }
 
@@ -91,20 +127,48 @@ async fn a_database_restored_to_an_earlier_state_is_seen_explained_and_repaired(
 
     let worker = Worker::open(options(&topic, &group), &store).await;
     let fault = worker.stopped().await.detail();
-    for part in [&format!("{topic}/0"), "10", "4", "semel doctor", "semel rewind"] {
+    for part in [
+        &format!("{topic}/0"),
+        "10",
+        "4",
+        "semel doctor",
+        "semel rewind",
+    ] {
         assert!(fault.contains(part), "{fault}");
     }
-    let busy = rewind(&options(&topic, &group), &[(format!("{topic}/0"), 4)]).await.unwrap_err();
-    assert!(busy.class == Class::Stop && busy.detail().contains("stop every instance"), "{busy}");
+    let busy = rewind(&options(&topic, &group), &[(format!("{topic}/0"), 4)])
+        .await
+        .unwrap_err();
+    assert!(
+        busy.class == Class::Stop && busy.detail().contains("stop every instance"),
+        "{busy}"
+    );
     worker.close().await;
 
-    let report = inspect(&options(&topic, &group), store.clone()).await.unwrap().remove(0);
-    assert_eq!((report.committed, report.ledger, report.high), (Some(10), Some(4), 10));
+    let report = inspect(&options(&topic, &group), store.clone())
+        .await
+        .unwrap()
+        .remove(0);
+    assert_eq!(
+        (report.committed, report.ledger, report.high),
+        (Some(10), Some(4), 10)
+    );
     assert!(report.start.unwrap_err().contains("lost commits"));
 
-    rewind(&options(&topic, &group), &[(format!("{topic}/0"), 4)]).await.unwrap();
-    assert_eq!(inspect(&options(&topic, &group), store.clone()).await.unwrap()[0].start, Ok(4));
-    assert_eq!(values(options(&topic, &group), &store).await, numbers(4..10));
+    rewind(&options(&topic, &group), &[(format!("{topic}/0"), 4)])
+        .await
+        .unwrap();
+    assert_eq!(
+        inspect(&options(&topic, &group), store.clone())
+            .await
+            .unwrap()[0]
+            .start,
+        Ok(4)
+    );
+    assert_eq!(
+        values(options(&topic, &group), &store).await,
+        numbers(4..10)
+    );
 }
 
 async fn made_again(values_after: usize) -> String {
@@ -112,11 +176,17 @@ async fn made_again(values_after: usize) -> String {
     produce(&topic, 0, numbers(0..10));
     let (group, store) = (fresh("g"), Arc::default());
     assert_eq!(values(options(&topic, &group), &store).await.len(), 10);
-    admin().delete_topics(&[&topic], &AdminOptions::new()).await.unwrap().remove(0).unwrap();
+    admin()
+        .delete_topics(&[&topic], &AdminOptions::new())
+        .await
+        .unwrap()
+        .remove(0)
+        .unwrap();
     // The broker removes a topic behind the answer.
     until("the topic is gone", || {
         let client: rdkafka::consumer::BaseConsumer = config().create().unwrap();
-        let found = rdkafka::consumer::Consumer::fetch_metadata(&client, Some(&topic), PATIENCE).unwrap();
+        let found =
+            rdkafka::consumer::Consumer::fetch_metadata(&client, Some(&topic), PATIENCE).unwrap();
         found.topics().iter().all(|topic| topic.error().is_some())
     })
     .await;
@@ -131,13 +201,20 @@ async fn made_again(values_after: usize) -> String {
 #[tokio::test]
 async fn t57_a_topic_made_again_is_recognised_by_its_end() {
     let fault = made_again(3).await;
-    assert!(fault.contains("ends at 3") && fault.contains("made again"), "{fault}");
+    assert!(
+        fault.contains("ends at 3") && fault.contains("made again"),
+        "{fault}"
+    );
 }
 
 #[tokio::test]
-async fn t57_a_topic_made_again_and_longer_than_before_is_recognised_by_the_record_before_the_position() {
+async fn t57_a_topic_made_again_and_longer_than_before_is_recognised_by_the_record_before_the_position()
+ {
     let fault = made_again(50).await;
-    assert!(fault.contains("offset 9") && fault.contains("made again"), "{fault}");
+    assert!(
+        fault.contains("offset 9") && fault.contains("made again"),
+        "{fault}"
+    );
 }
 
 #[tokio::test]
@@ -150,9 +227,19 @@ async fn what_retention_removed_is_no_alarm_and_no_standstill() {
     worker.commit(taken).await;
     worker.close().await;
     let mut list = rdkafka::TopicPartitionList::new();
-    list.add_partition_offset(&topic, 0, rdkafka::Offset::Offset(7)).unwrap();
-    admin().delete_records(&list, &AdminOptions::new()).await.unwrap();
-    assert_eq!(inspect(&options(&topic, &group), store.clone()).await.unwrap()[0].removed, 3);
+    list.add_partition_offset(&topic, 0, rdkafka::Offset::Offset(7))
+        .unwrap();
+    admin()
+        .delete_records(&list, &AdminOptions::new())
+        .await
+        .unwrap();
+    assert_eq!(
+        inspect(&options(&topic, &group), store.clone())
+            .await
+            .unwrap()[0]
+            .removed,
+        3
+    );
     for expected in [numbers(7..10), Vec::new()] {
         assert_eq!(values(options(&topic, &group), &store).await, expected);
     }
@@ -168,12 +255,21 @@ async fn restarts_at_any_point_raise_no_false_alarm_and_lose_nothing() {
     }
     let (group, store) = (fresh("g"), Arc::<Store>::default());
     // A group that was used before, far ahead: its offset must not look like lost commits later.
-    rewind(&options(&topic, &group), &[(format!("{topic}/0"), 150), (format!("{topic}/1"), 150)]).await.unwrap();
+    rewind(
+        &options(&topic, &group),
+        &[(format!("{topic}/0"), 150), (format!("{topic}/1"), 150)],
+    )
+    .await
+    .unwrap();
+    let place = |d: &semel_core::Delivery| {
+        let position = &d.message.position;
+        (position.partition.to_string(), position.offset)
+    };
     let mut seen = std::collections::BTreeSet::new();
     for round in 0..8 {
         let worker = Worker::open(options(&topic, &group), &store).await;
         let taken = worker.take(20 + round).await;
-        seen.extend(taken.iter().map(|d| (d.message.position.partition.to_string(), d.message.position.offset)));
+        seen.extend(taken.iter().map(place));
         if round % 2 == 0 {
             // Committed in the ledger, and the process dies before it is told.
             store.write(&positions(&taken));
@@ -183,14 +279,9 @@ async fn restarts_at_any_point_raise_no_false_alarm_and_lose_nothing() {
         worker.close().await;
     }
     let worker = Worker::open(options(&topic, &group), &store).await;
-    loop {
-        match worker.receive(ALL).await.unwrap() {
-            semel_core::Received::Batch(batch) => {
-                seen.extend(batch.iter().map(|d| (d.message.position.partition.to_string(), d.message.position.offset)));
-                worker.commit(batch).await;
-            }
-            _ => break,
-        }
+    while let semel_core::Received::Batch(batch) = worker.receive(ALL).await.unwrap() {
+        seen.extend(batch.iter().map(place));
+        worker.commit(batch).await;
     }
     worker.close().await;
     assert_eq!(seen.len(), 400);
@@ -199,11 +290,25 @@ async fn restarts_at_any_point_raise_no_false_alarm_and_lose_nothing() {
 #[tokio::test]
 async fn an_unknown_topic_and_a_broker_that_is_not_there_are_clear_at_the_start() {
     let missing = fresh("missing");
-    let fault = KafkaSource::open(options(&missing, "g"), Arc::new(NoPositions)).await.unwrap_err();
-    assert!(fault.class == Class::Stop && fault.detail().contains(&missing), "{fault}");
-    let nobody = KafkaOptions { brokers: vec!["127.0.0.1:1".to_owned()], timeout_ms: 1_000, ..options(&missing, "g") };
-    let fault = KafkaSource::open(nobody, Arc::new(NoPositions)).await.unwrap_err();
-    assert!(fault.class == Class::Down && fault.detail().contains("no broker answers"), "{fault}");
+    let fault = KafkaSource::open(options(&missing, "g"), Arc::new(NoPositions))
+        .await
+        .unwrap_err();
+    assert!(
+        fault.class == Class::Stop && fault.detail().contains(&missing),
+        "{fault}"
+    );
+    let nobody = KafkaOptions {
+        brokers: vec!["127.0.0.1:1".to_owned()],
+        timeout_ms: 1_000,
+        ..options(&missing, "g")
+    };
+    let fault = KafkaSource::open(nobody, Arc::new(NoPositions))
+        .await
+        .unwrap_err();
+    assert!(
+        fault.class == Class::Down && fault.detail().contains("no broker answers"),
+        "{fault}"
+    );
 }
 
 #[tokio::test]
@@ -214,7 +319,10 @@ async fn a_ledger_that_is_away_delays_a_partition_and_skips_nothing() {
     store.away.store(true, Ordering::Release);
     let worker = Worker::open(options(&topic, &fresh("g")), &store).await;
     let fault = worker.receive(ALL).await.unwrap_err();
-    assert!(fault.class == Class::Down && fault.detail().contains("the ledger is away"), "{fault}");
+    assert!(
+        fault.class == Class::Down && fault.detail().contains("the ledger is away"),
+        "{fault}"
+    );
     store.away.store(false, Ordering::Release);
     let taken = loop {
         match worker.receive(ALL).await {
