@@ -646,6 +646,30 @@ mod tests {
     }
 
     #[test]
+    fn the_guide_names_every_setting_that_passes_and_every_option() {
+        let guide = include_str!("../../../docs/guides/kafka.md");
+        let error = parse("start_at = \"latest\"\nx = 1")
+            .unwrap_err()
+            .to_string();
+        let sinks = toml::from_str::<KafkaSinkOptions>("x = 1")
+            .unwrap_err()
+            .to_string();
+        // serde's errors quote the names it expects.
+        let is_name = |text: &&str| {
+            text.len() > 1 && text.bytes().all(|b| b == b'_' || b.is_ascii_lowercase())
+        };
+        let options: Vec<_> = error
+            .split('`')
+            .chain(sinks.split('`'))
+            .filter(is_name)
+            .collect();
+        assert!(options.len() > 15, "{options:?}");
+        for name in options.iter().chain(ALLOWED) {
+            assert!(guide.contains(&format!("`{name}`")), "`{name}` is missing");
+        }
+    }
+
+    #[test]
     fn options_that_contradict_each_other_are_found_without_a_broker() {
         let mut options = KafkaOptions::new(["b:1,c:2"], ["^pay.*"], "", StartAt::Latest);
         options.drain_ms = 400_000;
