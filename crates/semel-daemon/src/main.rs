@@ -136,9 +136,13 @@ fn load(path: &Path) -> Result<Loaded, Failure> {
     config::load(path).map_err(|findings| Failure::findings(&findings))
 }
 
-fn check_config(path: &Path, _args: &cli::Check, style: Style) -> Result<Exit, Failure> {
-    let (_, findings) = check::config(path);
-    check::report(findings, style)
+fn check_config(path: &Path, args: &cli::Check, style: Style) -> Result<Exit, Failure> {
+    let (loaded, mut findings) = check::config(path);
+    let Some(loaded) = loaded.filter(|_| args.connect) else { return check::report(findings, style) };
+    asynchronous(async {
+        findings.extend(check::connected(&loaded).await);
+        check::report(findings, style)
+    })
 }
 
 fn key_of(path: &Path, args: &cli::Key, style: Style) -> Result<Exit, Failure> {

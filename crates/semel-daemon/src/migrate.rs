@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use semel::{Consumer, Settings};
+use semel_core::Fault;
 use semel_postgres::PostgresLedger;
 use semel_sqlite::{Migrated, SqliteLedger};
 use serde::Serialize;
@@ -62,32 +63,40 @@ pub(crate) async fn migrate(loaded: &Loaded, args: &cli::Migrate, style: Style) 
     Ok(Exit::Done)
 }
 
-/// What is missing in the tables, without a look at the consumers.
-///
-/// # Errors
-///
-/// The ledger's own.
-pub(crate) async fn tables(loaded: &Loaded, place: &Place, dry_run: bool) -> Result<Migrated, Failure> {
+async fn tables(loaded: &Loaded, place: &Place, dry_run: bool) -> Result<Migrated, Failure> {
     let settings = &loaded.config.ledger;
-    let migrated = match place.dialect {
-        Dialect::Sqlite if dry_run && place.sqlite_is_missing() => return unmade(loaded).await,
-        Dialect::Sqlite => SqliteLedger::migrate_at(place.sqlite(settings, Tables::Ready), dry_run).await,
-        Dialect::Postgres => PostgresLedger::migrate_at(place.postgres(settings, Tables::Ready), dry_run).await,
+    let migrated = match (place.dialect, dry_run) {
+        (_, true) => pending(loaded, place).await,
+        (Dialect::Sqlite, false) => SqliteLedger::migrate_at(place.sqlite(settings, Tables::Ready), false).await,
+        (Dialect::Postgres, false) => PostgresLedger::migrate_at(place.postgres(settings, Tables::Ready), false).await,
     };
     migrated.map_err(|fault| Failure::fault("the ledger cannot be migrated", &fault))
 }
 
-/// What a missing file would get: found out on one that is thrown away, so that a dry run makes nothing.
-async fn unmade(loaded: &Loaded) -> Result<Migrated, Failure> {
-    let name = format!("semel-dry-run-{}.db", std::process::id());
-    let file = std::env::temp_dir().join(name);
+/// What a migration would do. Nothing is made.
+///
+/// # Errors
+///
+/// The ledger's own: `Stop` when its tables are newer than this program.
+pub(crate) async fn pending(loaded: &Loaded, place: &Place) -> Result<Migrated, Fault> {
+    let settings = &loaded.config.ledger;
+    match place.dialect {
+        Dialect::Sqlite if place.sqlite_is_missing() => unmade(loaded).await,
+        Dialect::Sqlite => SqliteLedger::migrate_at(place.sqlite(settings, Tables::AsTheyAre), true).await,
+        Dialect::Postgres => PostgresLedger::migrate_at(place.postgres(settings, Tables::AsTheyAre), true).await,
+    }
+}
+
+/// What a missing file would get: found out on one that is thrown away.
+async fn unmade(loaded: &Loaded) -> Result<Migrated, Fault> {
+    let file = std::env::temp_dir().join(format!("semel-dry-run-{}.db", std::process::id()));
     let place = Place::sqlite_at(&file);
     let planned = SqliteLedger::migrate_at(place.sqlite(&loaded.config.ledger, Tables::Ready), true).await;
     for suffix in ["", "-wal", "-shm"] {
         // Not there, or a leftover in a temporary folder: no harm either way.
         let _ = std::fs::remove_file(format!("{}{suffix}", file.display()));
     }
-    planned.map_err(|fault| Failure::fault("the ledger cannot be migrated", &fault))
+    planned
 }
 
 /// Enrols every consumer of the config with the key rules that it has now.

@@ -6,7 +6,7 @@ use std::path::Path;
 use indicatif::{ProgressBar, ProgressStyle};
 use jiff::Timestamp;
 use semel_core::key::{Inputs, KeyRule};
-use semel_core::{Json, Key, Outgoing, Sink};
+use semel_core::{Json, Key, Outgoing};
 use serde::Serialize;
 
 use crate::cli;

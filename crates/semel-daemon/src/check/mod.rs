@@ -6,9 +6,11 @@ use crate::config::{self, Loaded};
 use crate::exit::{Exit, Failure};
 use crate::out::{self, Style};
 
+mod connect;
 mod findings;
 mod rules;
 
+pub(crate) use connect::findings as connected;
 pub(crate) use findings::{Code, Finding, Level};
 pub(crate) use rules::{findings, key_rule};
 

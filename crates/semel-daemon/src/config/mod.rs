@@ -17,7 +17,7 @@ mod shape;
 mod source;
 mod text;
 
-pub(crate) use consumer::{Consumer, DuplicateReply, Fingerprint, HandlerKind, House, LateWin, OneOrMore, Wallet, Whole};
+pub(crate) use consumer::{Consumer, DuplicateReply, Fingerprint, HandlerKind, House, LateWin, Wallet, Whole};
 pub(crate) use ledger::Ledger;
 pub(crate) use reference::reference;
 pub(crate) use secret::{Secret, masked};

@@ -152,7 +152,7 @@ impl Life {
         for source in &settings.sources {
             let positions = consumer.positions(source);
             let opened = sources::open(&self.loaded, source, settings, self.begin, positions).await?;
-            consumer = consumer.attach(source, Metered::new(opened, self.progress.clone()));
+            consumer = consumer.attach(source, Arc::new(Metered::new(opened, self.progress.clone())));
         }
         Ok(consumer)
     }

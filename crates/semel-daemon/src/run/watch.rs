@@ -61,8 +61,8 @@ pub(crate) struct Metered {
 }
 
 impl Metered {
-    pub(crate) fn new(source: Arc<dyn Source>, progress: Progress) -> Arc<dyn Source> {
-        Arc::new(Self { source, progress })
+    pub(crate) fn new(source: Arc<dyn Source>, progress: Progress) -> Self {
+        Self { source, progress }
     }
 }
 

@@ -1,0 +1,65 @@
+//! `check --connect`: what only a look at the ledger and the sources can tell. Nothing is made or changed.
+
+use semel_core::Class;
+
+use super::{Code, Finding, Level};
+use crate::config::{Loaded, Secret, Source};
+use crate::ledger::Place;
+use crate::migrate;
+
+/// What is wrong with the places that a config names.
+pub(crate) async fn findings(loaded: &Loaded) -> Vec<Finding> {
+    let mut findings = ledger(loaded).await;
+    for (name, source) in &loaded.config.sources {
+        let path = ["sources", name.as_str()];
+        match source {
+            Source::File(file) => {
+                let unreadable = |path: &&String| std::fs::File::open(loaded.path(path)).err();
+                let away = file.paths.iter().filter_map(|path| Some((path, unreadable(&path)?)));
+                findings.extend(away.map(|(written, error)| {
+                    let message = format!("`{written}` cannot be read: {error}");
+                    loaded.finding(Code::SourceAway, &["sources", name, "paths"], message)
+                }));
+            }
+            Source::Queue(queue) => {
+                let Some(url) = &queue.url else { continue };
+                findings.extend(database(loaded, url, &path, Code::SourceAway).await.err());
+            }
+            // Standard input is always there; the others are told by their own finding.
+            Source::Stdin(_) | Source::Kafka(_) | Source::Rabbitmq(_) => {}
+        }
+    }
+    findings
+}
+
+async fn ledger(loaded: &Loaded) -> Vec<Finding> {
+    let settings = &loaded.config.ledger;
+    let path = ["ledger", "url"];
+    let missing = match database(loaded, &settings.url, &path, Code::LedgerAway).await {
+        Ok(missing) => missing,
+        Err(finding) => return vec![finding],
+    };
+    if missing.is_empty() {
+        return Vec::new();
+    }
+    let missing = missing.join(", ");
+    let (level, what) = if settings.migrate {
+        (Level::Warning, "`semel run` brings them up to date")
+    } else {
+        (Level::Error, "run `semel migrate`, or set `ledger.migrate = true`")
+    };
+    let message = format!("the ledger's tables lack {missing}; {what}");
+    vec![Finding { level, ..loaded.finding(Code::LedgerSchema, &path, message) }]
+}
+
+/// The migrations that a database lacks.
+async fn database(loaded: &Loaded, url: &Secret, path: &[&str], away: Code) -> Result<Vec<String>, Finding> {
+    let place = Place::of(url, &loaded.base).map_err(|failure| loaded.finding(away, path, failure.lines.join("; ")))?;
+    match migrate::pending(loaded, &place).await {
+        Ok(migrated) => Ok(migrated.applied),
+        Err(fault) => {
+            let code = if fault.class == Class::Stop { Code::LedgerSchema } else { away };
+            Err(loaded.finding(code, path, fault.detail()))
+        }
+    }
+}

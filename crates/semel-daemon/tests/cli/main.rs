@@ -1,0 +1,13 @@
+//! The program as people and scripts meet it: the built binary, its output and its exit codes, on SQLite and on
+//! PostgreSQL alike.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod bad_input;
+mod commands;
+mod config;
+mod place;
+mod run;
+mod schema;
+mod shapes;
+mod vectors;
