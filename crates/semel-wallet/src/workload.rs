@@ -215,17 +215,25 @@ impl Clerk {
             } else if chance < copies + rubbish + conflicts {
                 self.conflict();
             } else {
+                self.start();
                 self.next();
             }
+        }
+        // Every chain is written to its end, so that nothing waits for ever.
+        while !self.chains.is_empty() {
+            self.next();
         }
         self.lines
     }
 
-    fn next(&mut self) {
+    fn start(&mut self) {
         while self.chains.len() < CHAINS {
             let chain = self.chain();
             self.chains.push(chain.into());
         }
+    }
+
+    fn next(&mut self) {
         let at = self.dice.index(self.chains.len());
         let Some(written) = self.chains[at].pop_front() else {
             self.chains.swap_remove(at);

@@ -25,7 +25,7 @@ pub use semel_core::*;
 pub use semel_file as file;
 #[cfg(feature = "postgres")]
 pub use semel_postgres as postgres;
-pub use semel_sql::{Lend, PerMessage, Tx, bind};
+pub use semel_sql::{Extension, Lend, PerMessage, Tx, bind};
 #[cfg(feature = "sqlite")]
 pub use semel_sqlite as sqlite;
 pub use settings::{Dice, LaneRule, Settings};
