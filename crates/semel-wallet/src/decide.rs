@@ -157,36 +157,18 @@ impl<B: Books + ?Sized> Case<'_, B> {
         self.books.account(account).ok_or_else(|| self.no_account(account, subject))
     }
 
-    /// Both accounts may take part in the movement.
-    fn check_accounts(&self, money: &Move, frozen: Frozen, subject: Key) -> Result<(), Stop> {
-        let no = |code| Err(self.refused(code, Some(subject)));
+    /// Both accounts of a movement.
+    fn parties(&self, money: &Move, subject: Key) -> Result<Parties<'_>, Stop> {
         let debit = self.account(money.debit, Some(subject))?;
         let credit = self.account(money.credit, Some(subject))?;
-        if debit.asset != money.asset || credit.asset != money.asset {
-            return no(Refusal::AssetMismatch);
-        }
-        if debit.status == Status::Closed || credit.status == Status::Closed {
-            return no(Refusal::AccountClosed);
-        }
-        if frozen == Frozen::Stops && debit.status == Status::Frozen {
-            return no(Refusal::AccountFrozen);
-        }
-        Ok(())
+        Ok(Parties { debit, credit })
     }
 
-    /// The debit side has the money, and no balance leaves its range.
-    fn check_funds(&self, money: &Move, subject: Key) -> Result<(), Stop> {
-        let no = |code| Err(self.refused(code, Some(subject)));
-        let debit = self.account(money.debit, Some(subject))?;
-        let credit = self.account(money.credit, Some(subject))?;
-        let after = debit.posted.checked_sub(money.amount).and_then(|posted| posted.checked_sub(debit.pending));
-        if after.is_none() || credit.posted.checked_add(money.amount).is_none() {
-            return no(Refusal::Overflow);
-        }
-        if debit.limit == Limit::NoNegative && debit.available() < money.amount {
-            return no(Refusal::InsufficientFunds);
-        }
-        Ok(())
+    /// The whole check of a movement.
+    fn check(&self, money: &Move, frozen: Frozen, subject: Key) -> Result<(), Stop> {
+        let parties = self.parties(money, subject)?;
+        let verdict = parties.may_take_part(money, frozen).and_then(|()| parties.have_funds(money));
+        verdict.map_err(|code| self.refused(code, Some(subject)))
     }
 
     /// Moves checked money and frees what a hold reserved for it: two entries, the debit side first.
@@ -210,6 +192,49 @@ impl<B: Books + ?Sized> Case<'_, B> {
             relative: after.relative,
         });
         after
+    }
+}
+
+/// Both sides before a movement.
+struct Parties<'b> {
+    debit: &'b Account,
+    credit: &'b Account,
+}
+
+impl Parties<'_> {
+    /// Both accounts may take part in the movement.
+    fn may_take_part(&self, money: &Move, frozen: Frozen) -> Result<(), Refusal> {
+        let Self { debit, credit } = self;
+        if debit.asset != money.asset || credit.asset != money.asset {
+            return Err(Refusal::AssetMismatch);
+        }
+        if debit.status == Status::Closed || credit.status == Status::Closed {
+            return Err(Refusal::AccountClosed);
+        }
+        if frozen == Frozen::Stops && debit.status == Status::Frozen {
+            return Err(Refusal::AccountFrozen);
+        }
+        Ok(())
+    }
+
+    /// The debit side has the money, and no balance leaves its range.
+    fn have_funds(&self, money: &Move) -> Result<(), Refusal> {
+        let Self { debit, credit } = self;
+        let after = debit.posted.checked_sub(money.amount).and_then(|posted| posted.checked_sub(debit.pending));
+        if after.is_none() || credit.posted.checked_add(money.amount).is_none() {
+            return Err(Refusal::Overflow);
+        }
+        if debit.limit == Limit::NoNegative && debit.available() < money.amount {
+            return Err(Refusal::InsufficientFunds);
+        }
+        Ok(())
+    }
+
+    /// The money of a hold is there by its reservation; only the ranges are left to check.
+    fn are_in_range(&self, money: &Move) -> Result<(), Refusal> {
+        let debit = self.debit.posted.checked_sub(money.amount);
+        let credit = self.credit.posted.checked_add(money.amount);
+        debit.and(credit).map(drop).ok_or(Refusal::Overflow)
     }
 }
 

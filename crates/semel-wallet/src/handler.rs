@@ -15,7 +15,7 @@ use semel_core::{Answer, Code, Fault, Json, Key, Message, codes};
 
 use crate::config::Config;
 use crate::decide::{Case, decide};
-use crate::op;
+use crate::op::{self, Keys};
 use crate::row::{ACCOUNT, Account, ENTRY, Limit, OPERATION, Row, TABLES};
 use crate::work::Work;
 
@@ -36,6 +36,15 @@ const BALANCE_COMMUTING_MAX: u128 = 1 << 120;
 /// The largest amount that commutes: 79 228 162 514 264 337 593 543 950 336 minor units.
 pub(crate) const AMOUNT_COMMUTING_MAX: i128 = 1 << 96;
 
+/// What the key rule looks at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum KeyOf {
+    /// `/id` as it is: the message's key is the key of its id.
+    Id,
+    /// Anything else.
+    Other,
+}
+
 /// The handler `wallet`.
 ///
 /// ```
@@ -52,6 +61,7 @@ pub(crate) const AMOUNT_COMMUTING_MAX: i128 = 1 << 96;
 pub struct Wallet {
     config: Config,
     rule: KeyRule,
+    key_of: KeyOf,
     /// Another way to compare than the wallet's own, if the consumer declares one.
     fingerprint: Option<Policy>,
     now_ms: AtomicU64,
@@ -70,13 +80,14 @@ impl Wallet {
     #[must_use]
     pub fn new(config: Config) -> Self {
         let rule = KeyRule::parse(["/id"], None).expect("`/id` is a JSON pointer");
-        Self { config, rule, fingerprint: None, now_ms: AtomicU64::new(u64::MAX / 2), unlimited: RwLock::default() }
+        Self { config, rule, key_of: KeyOf::Id, fingerprint: None, now_ms: AtomicU64::new(u64::MAX / 2), unlimited: RwLock::default() }
     }
 
     /// Keys by another rule of the consumer.
     #[must_use]
     pub fn keyed_by(self, rule: KeyRule) -> Self {
-        Self { rule, ..self }
+        let key_of = if rule.to_string() == self.rule.to_string() { self.key_of } else { KeyOf::Other };
+        Self { rule, key_of, ..self }
     }
 
     /// Content compared by a policy of the consumer instead of the wallet's own.
@@ -171,13 +182,17 @@ impl Staged for Wallet {
             return Err(reject(codes::MALFORMED, detail, None));
         };
         let identity = self.identify(&json, message)?;
+        let keys = Keys::default();
+        if let (KeyOf::Id, Some(id)) = (self.key_of, object.get("id")) {
+            keys.learn(id, identity.key);
+        }
         let (scheme, (fingerprint, sums)) = match &self.fingerprint {
-            None => (op::SCHEME, op::content(object, &self.config).finish()),
+            None => (op::SCHEME, op::content(object, &keys, &self.config).finish()),
             Some(policy) => (policy.scheme(), policy.bind(payload, Some(&json))),
         };
-        let work = Work::of(identity.key, &identity.id, object, &self.config);
+        let work = Work::of(identity.key, &identity.id, object, &keys, &self.config);
         let binding = Binding { key: identity.key, id: identity.id.into_owned(), fingerprint, scheme, sums };
-        Ok(Bound { binding, lane: op::lane(object), work })
+        Ok(Bound { binding, lane: op::lane(object, &keys), work })
     }
 
     fn told_time(&self, now_ms: u64) {

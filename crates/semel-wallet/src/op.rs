@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use semel_core::json::Object;
-use semel_core::{Json, Key, Part};
+use semel_core::{Key, Part};
 
 use crate::amount::{Decimal, minor_units};
 use crate::code::{Death, Refusal};
@@ -15,9 +15,11 @@ use crate::row::{Kind, Limit};
 
 mod content;
 mod field;
+mod keys;
 
 pub(crate) use content::{SCHEME, content, differing, lane};
 use field::Fields;
+pub(crate) use keys::Keys;
 
 /// The most legs of a group: what one unit can lock without holding up its neighbours.
 pub const LEGS_MAX: usize = 100;
@@ -334,8 +336,8 @@ pub fn round_key(round: Key, account: Key) -> Key {
 ///
 /// # Errors
 /// `unknown_op`, or `malformed` with the field.
-pub(crate) fn parse(object: &Object<'_>, config: &Config) -> Result<Operation, Dead> {
-    let fields = Fields::new(object);
+pub(crate) fn parse<'o>(object: &'o Object<'o>, keys: &Keys<'o>, config: &Config) -> Result<Operation, Dead> {
+    let fields = Fields::new(object, keys);
     let word = fields.text("op")?;
     let verb = Verb::of_wire(word).ok_or_else(|| Dead {
         code: Death::UnknownOp,
@@ -347,7 +349,7 @@ pub(crate) fn parse(object: &Object<'_>, config: &Config) -> Result<Operation, D
 }
 
 struct Parser<'o, 'c> {
-    fields: Fields<'o>,
+    fields: Fields<'o, 'c>,
     config: &'c Config,
 }
 
@@ -422,7 +424,7 @@ impl Parser<'_, '_> {
             return Err(Dead { code: Death::Malformed, detail, field: Some("legs".to_owned()) });
         }
         let legs = items.iter().enumerate().map(|(number, item)| {
-            let fields = Fields::of_item("legs", number, item)?;
+            let fields = self.fields.of_item("legs", number, item)?;
             Parser { fields, config: self.config }.leg()
         });
         legs.collect::<Result<_, _>>().map(Operation::TransferGroup)
@@ -499,9 +501,4 @@ fn quantity(written: Written<'_>) -> Result<Quantity, Refusal> {
         Written::Value(text) if Decimal::parse(text)?.is_positive() => Ok(Quantity::Major(text.into())),
         Written::Value(_) => Err(Refusal::AmountNotPositive),
     }
-}
-
-/// The key of a JSON id, where it is one.
-pub(crate) fn key_of(json: &Json<'_>) -> Option<Key> {
-    Key::of_json(json).ok()
 }

@@ -136,7 +136,7 @@ pub struct Account {
     /// Key of its name.
     pub key: Key,
     /// Its name.
-    pub id: Box<str>,
+    pub id: Arc<str>,
     /// Its asset.
     pub asset: Arc<str>,
     /// What it is for.

@@ -5,7 +5,7 @@ use semel_core::{Json, Key};
 
 use crate::code::Death;
 use crate::config::Config;
-use crate::op::{self, Dead, Operation};
+use crate::op::{self, Dead, Keys, Operation};
 
 /// One message of the wallet: its identity and its operation, or why it is dead.
 #[derive(Debug, Clone)]
@@ -17,8 +17,8 @@ pub struct Work {
 
 impl Work {
     /// The work of an object whose key is known.
-    pub(crate) fn of(key: Key, id: &str, object: &Object<'_>, config: &Config) -> Self {
-        Self { key, id: id.into(), operation: op::parse(object, config) }
+    pub(crate) fn of<'o>(key: Key, id: &str, object: &'o Object<'o>, keys: &Keys<'o>, config: &Config) -> Self {
+        Self { key, id: id.into(), operation: op::parse(object, keys, config) }
     }
 
     /// The sweep's release of an expired hold.
@@ -46,7 +46,7 @@ impl Work {
         };
         let id = object.get("id").unwrap_or(&Json::Null);
         match Key::of_json(id) {
-            Ok(key) => Self::of(key, id.text_or_number().unwrap_or_default(), object, config),
+            Ok(key) => Self::of(key, id.text_or_number().unwrap_or_default(), object, &Keys::default(), config),
             Err(no_key) => dead(Death::NoKey, no_key.to_string(), Some("id".to_owned())),
         }
     }

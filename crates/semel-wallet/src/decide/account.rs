@@ -22,7 +22,7 @@ impl<B: Books + ?Sized> Case<'_, B> {
         if self.books.account(account.key).is_some() {
             return Err(self.refused(Refusal::AccountExists, Some(account.key)));
         }
-        let id = account.id.clone();
+        let id = Arc::from(&*account.id);
         let status = Status::Active;
         let row = Account { key: account.key, id, asset, kind, limit, status, posted: 0, pending: 0, version: 0 };
         self.books.put_account(row);

@@ -12,8 +12,7 @@ impl<B: Books + ?Sized> Case<'_, B> {
     pub(super) fn authorize(&mut self, hold: &Named, leg: &Leg, expires_us: Option<i64>) -> Result<Wakes, Stop> {
         let subject = leg.subject;
         let money = leg.money.as_ref().map_err(|code| self.refused(*code, Some(subject)))?;
-        self.check_accounts(money, Frozen::Stops, subject)?;
-        self.check_funds(money, subject)?;
+        self.check(money, Frozen::Stops, subject)?;
         let pending = self.account(money.debit, Some(subject))?.pending.checked_add(money.amount);
         if pending.is_none() {
             return Err(self.refused(Refusal::Overflow, Some(subject)));
@@ -59,8 +58,9 @@ impl<B: Books + ?Sized> Case<'_, B> {
         }
         let row = row.clone();
         let money = Move { debit: row.debit, credit: row.credit, asset: row.asset.clone(), amount };
-        self.check_accounts(&money, Frozen::Pays, row.debit)?;
-        self.check_capture(&money)?;
+        let parties = self.parties(&money, row.debit)?;
+        let verdict = parties.may_take_part(&money, Frozen::Pays).and_then(|()| parties.are_in_range(&money));
+        verdict.map_err(no)?;
         let freed = if last { row.remaining } else { amount };
         let posted = self.post(self.key, &money, freed);
         let remaining = row.remaining - freed;
@@ -69,16 +69,6 @@ impl<B: Books + ?Sized> Case<'_, B> {
         let row = self.row(Verb::Capture).moved(&money).refers_to(hold).replied(Some(posted.debit));
         self.books.put_operation(row);
         Ok(vec![self.key])
-    }
-
-    /// The money of a hold is there by its reservation; only the ranges are left to check.
-    fn check_capture(&self, money: &Move) -> Result<(), Stop> {
-        let debit = self.account(money.debit, Some(money.debit))?.posted.checked_sub(money.amount);
-        let credit = self.account(money.credit, Some(money.debit))?.posted.checked_add(money.amount);
-        if debit.is_none() || credit.is_none() {
-            return Err(self.refused(Refusal::Overflow, Some(money.debit)));
-        }
-        Ok(())
     }
 
     pub(super) fn release(&mut self, hold: Key) -> Result<Wakes, Stop> {

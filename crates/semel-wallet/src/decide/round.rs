@@ -18,8 +18,7 @@ impl<B: Books + ?Sized> Case<'_, B> {
     pub(super) fn bet(&mut self, round: &Named, leg: &Leg, game: Option<&str>) -> Result<Wakes, Stop> {
         let player = leg.subject;
         let money = leg.money.as_ref().map_err(|code| self.refused(*code, Some(player)))?;
-        self.check_accounts(money, Frozen::Stops, player)?;
-        self.check_funds(money, player)?;
+        self.check(money, Frozen::Stops, player)?;
         let key = round_key(round.key, player);
         let known = self.books.round(key);
         match known.map(|row| row.status) {
@@ -67,7 +66,8 @@ impl<B: Books + ?Sized> Case<'_, B> {
 
     pub(super) fn win(&mut self, round: Key, leg: &Leg, bet: Option<Key>) -> Result<Wakes, Stop> {
         let player = leg.subject;
-        let money = leg.money.as_ref().map_err(|code| self.refused(*code, Some(player)))?;
+        let no = |code| self.refused(code, Some(player));
+        let money = leg.money.as_ref().map_err(|code| no(*code))?;
         let key = round_key(round, player);
         let known = self.books.round(key);
         if let Some(row) = known
@@ -77,14 +77,15 @@ impl<B: Books + ?Sized> Case<'_, B> {
             let detail = format!("the player's round {:?} is {}; pay by hand, or set `late_win`", row.id, row.status.as_str());
             return Err(Self::dead(Death::LateWin, &detail, "round"));
         }
-        self.check_accounts(money, Frozen::Pays, player)?;
+        let parties = self.parties(money, player)?;
+        parties.may_take_part(money, Frozen::Pays).map_err(no)?;
         // Before the funds: the awaited bet may bring them.
         let absent = || self.absent(Awaited::Round, key, Refusal::RoundNotFound, Some(player));
         let mut row = known.ok_or_else(absent)?.clone();
-        self.check_funds(money, player)?;
+        parties.have_funds(money).map_err(no)?;
         let won = bet.map(|bet| self.winning(bet, key, player)).transpose()?;
         let paid = row.paid.checked_add(money.amount);
-        row.paid = paid.ok_or_else(|| self.refused(Refusal::Overflow, Some(player)))?;
+        row.paid = paid.ok_or_else(|| no(Refusal::Overflow))?;
         let after = if money.amount == 0 {
             self.books.add(player, Change::default())
         } else {
@@ -143,8 +144,7 @@ impl<B: Books + ?Sized> Case<'_, B> {
     fn stake_back(&self, house: Key, player: Key, amount: i128) -> Result<Move, Stop> {
         let asset = self.account(player, Some(player))?.asset.clone();
         let money = Move { debit: house, credit: player, asset, amount };
-        self.check_accounts(&money, Frozen::Pays, player)?;
-        self.check_funds(&money, player)?;
+        self.check(&money, Frozen::Pays, player)?;
         Ok(money)
     }
 

@@ -20,8 +20,7 @@ impl<B: Books + ?Sized> Case<'_, B> {
     /// The money of a leg, when it may be moved.
     fn checked<'l>(&self, leg: &'l Leg) -> Result<&'l Move, Stop> {
         let money = leg.money.as_ref().map_err(|code| self.refused(*code, Some(leg.subject)))?;
-        self.check_accounts(money, Frozen::Stops, leg.subject)?;
-        self.check_funds(money, leg.subject)?;
+        self.check(money, Frozen::Stops, leg.subject)?;
         Ok(money)
     }
 
@@ -106,8 +105,7 @@ impl<B: Books + ?Sized> Case<'_, B> {
     }
 
     fn give_back(&mut self, verb: Verb, money: &Move, payer: Key, original: OperationRow) -> Result<Wakes, Stop> {
-        self.check_accounts(money, Frozen::Pays, payer)?;
-        self.check_funds(money, payer)?;
+        self.check(money, Frozen::Pays, payer)?;
         let posted = self.post(self.key, money, 0);
         let row = self.row(verb).moved(money).refers_to(original.key).replied(Some(posted.credit));
         self.books.put_operation(original);

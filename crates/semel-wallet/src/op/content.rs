@@ -6,7 +6,7 @@ use semel_core::fingerprint::{Canon, Content, FieldSums};
 use semel_core::json::Object;
 use semel_core::{Json, Key, Scheme};
 
-use super::{Verb, key_of};
+use super::{Keys, Verb};
 use crate::amount::{Decimal, minor_units};
 use crate::config::Config;
 use crate::row::Kind;
@@ -65,9 +65,9 @@ const fn spec(verb: Verb) -> Spec {
 }
 
 /// The content to fingerprint. Of an unknown operation every field but `at` counts.
-pub(crate) fn content<'a>(object: &'a Object<'a>, config: &Config) -> Content<'a> {
+pub(crate) fn content<'a>(object: &'a Object<'a>, keys: &Keys<'a>, config: &Config) -> Content<'a> {
     match get(object, "op").and_then(Json::text).and_then(Verb::of_wire) {
-        Some(verb) => known(object, spec(verb), config),
+        Some(verb) => known(object, spec(verb), keys, config),
         None => object
             .iter()
             .filter(|(name, _)| *name != "at")
@@ -77,7 +77,7 @@ pub(crate) fn content<'a>(object: &'a Object<'a>, config: &Config) -> Content<'a
 
 /// The field, as the payload names it, by which the content differs from what was stored.
 pub(crate) fn differing(object: &Object<'_>, config: &Config, stored: &FieldSums) -> Option<String> {
-    let field = content(object, config).differing(stored)?;
+    let field = content(object, &Keys::default(), config).differing(stored)?;
     Some(as_written(object, field))
 }
 
@@ -100,17 +100,17 @@ fn get<'a>(object: &'a Object<'a>, name: &str) -> Option<&'a Json<'a>> {
     object.get(name).filter(|value| !value.is_null())
 }
 
-fn known<'a>(object: &'a Object<'a>, spec: Spec, config: &Config) -> Content<'a> {
+fn known<'a>(object: &'a Object<'a>, spec: Spec, keys: &Keys<'a>, config: &Config) -> Content<'a> {
     spec.iter().fold(Content::new(), |content, (name, rule)| {
         let value = get(object, name);
         match rule {
             Rule::Amount => amount(object, config, content),
-            Rule::Key => content.field_if(name, value.map(|v| key_of(v).map_or(Canon::Json(v), Canon::Key))),
+            Rule::Key => content.field_if(name, value.map(|v| keys.of(v).map_or(Canon::Json(v), Canon::Key))),
             Rule::Plain => content.field_if(name, value.map(plain)),
             Rule::Kind => content.field(name, value.map_or(Canon::Text(Kind::Cash.as_str()), Canon::Json)),
             Rule::Limit => content.field(name, value.map_or_else(|| default_limit(object), Canon::Json)),
             Rule::Final => content.field(name, value.map_or(Canon::Bool(true), Canon::Json)),
-            Rule::Legs => content.field_if(name, value.map(|v| legs(v, config))),
+            Rule::Legs => content.field_if(name, value.map(|v| legs(v, keys, config))),
         }
     })
 }
@@ -125,10 +125,10 @@ fn default_limit<'a>(object: &Object<'_>) -> Canon<'a> {
     Canon::Text(kind.limit().as_str())
 }
 
-fn legs<'a>(value: &'a Json<'a>, config: &Config) -> Canon<'a> {
+fn legs<'a>(value: &'a Json<'a>, keys: &Keys<'a>, config: &Config) -> Canon<'a> {
     let items = value.array().and_then(|items| items.iter().map(Json::object).collect::<Option<Vec<_>>>());
     match items {
-        Some(items) => Canon::List(items.into_iter().map(|leg| known(leg, LEG, config)).collect()),
+        Some(items) => Canon::List(items.into_iter().map(|leg| known(leg, LEG, keys, config)).collect()),
         None => Canon::Json(value),
     }
 }
@@ -158,11 +158,11 @@ fn exact(object: &Object<'_>, value: &Json<'_>, config: &Config) -> Option<i128>
 
 /// The wallet's own lane of a message: `round`, else `hold`, else `account`, else `debit` (of a group's
 /// first leg), else the id it refers to. Messages of one number stay in order.
-pub(crate) fn lane(object: &Object<'_>) -> Option<u64> {
+pub(crate) fn lane<'o>(object: &'o Object<'o>, keys: &Keys<'o>) -> Option<u64> {
     const NAMES: [&str; 7] = ["round", "hold", "account", "debit", "transfer", "capture", "bet"];
     let of = |name: &str| match (object.get(name), name) {
-        (None, "debit") => object.get("legs")?.array()?.first()?.get("debit").and_then(key_of),
-        (value, _) => value.and_then(key_of),
+        (None, "debit") => object.get("legs")?.array()?.first()?.get("debit").and_then(|id| keys.of(id)),
+        (value, _) => value.and_then(|id| keys.of(id)),
     };
     NAMES.iter().find_map(|name| of(name)).map(spread)
 }

@@ -3,25 +3,26 @@
 use semel_core::json::Object;
 use semel_core::{Json, Key};
 
-use super::{Dead, Named, Written};
+use super::{Dead, Keys, Named, Written};
 use crate::code::Death;
 
 /// The fields of a message or of one leg.
-pub(super) struct Fields<'o> {
+pub(super) struct Fields<'o, 'k> {
     object: &'o Object<'o>,
+    keys: &'k Keys<'o>,
     /// The list and the place in it, for a leg.
     inside: Option<(&'static str, usize)>,
 }
 
-impl<'o> Fields<'o> {
-    pub(super) fn new(object: &'o Object<'o>) -> Self {
-        Self { object, inside: None }
+impl<'o, 'k> Fields<'o, 'k> {
+    pub(super) fn new(object: &'o Object<'o>, keys: &'k Keys<'o>) -> Self {
+        Self { object, keys, inside: None }
     }
 
     /// The fields of an item of a list.
-    pub(super) fn of_item(list: &'static str, number: usize, item: &'o Json<'o>) -> Result<Self, Dead> {
+    pub(super) fn of_item(&self, list: &'static str, number: usize, item: &'o Json<'o>) -> Result<Self, Dead> {
         match item.object() {
-            Some(object) => Ok(Self { object, inside: Some((list, number)) }),
+            Some(object) => Ok(Self { object, keys: self.keys, inside: Some((list, number)) }),
             None => Err(malformed(format!("{list}/{number}"), &format!("is {}, not an object", item.kind()))),
         }
     }
@@ -60,8 +61,11 @@ impl<'o> Fields<'o> {
         Ok(Some(text.into()))
     }
 
-    fn key_of(&self, name: &str, value: &Json<'_>) -> Result<Key, Dead> {
-        Key::of_json(value).map_err(|no_key| self.bad(name, no_key.why))
+    fn key_of(&self, name: &str, value: &'o Json<'o>) -> Result<Key, Dead> {
+        match self.keys.of(value) {
+            Some(key) => Ok(key),
+            None => Key::of_json(value).map_err(|no_key| self.bad(name, no_key.why)),
+        }
     }
 
     /// The key of an id or a reference.
