@@ -13,6 +13,10 @@ pub const LEFT_OUT: &str = "semel-headers-left-out";
 /// Present on a message whose payload is null: AMQP itself has only empty ones.
 pub const NULL_PAYLOAD: &str = "semel-null-payload";
 
+/// Names the headers in the order in which they were published, when that is not the order of their
+/// names: AMQP's table keeps none. Written by the sink, and used up by the source.
+const ORDER: &str = "semel-headers-order";
+
 /// Tables and arrays nested deeper than this are left out.
 const DEPTH_MAX: usize = 16;
 
@@ -60,6 +64,7 @@ pub(crate) fn read(
             headers.push((name.to_owned(), Bytes::copy_from_slice(value.as_bytes())));
         }
     }
+    restore_order(&mut headers);
     fit(&mut headers, &mut left_out, bytes_max);
     if !left_out.is_empty() {
         headers.push((LEFT_OUT.to_owned(), Bytes::from(list(&left_out))));
@@ -89,6 +94,19 @@ fn properties_said<'a>(
     let routed =
         (!exchange.is_empty()).then_some([("exchange", exchange), ("routing-key", routing_key)]);
     said.chain(routed.into_iter().flatten())
+}
+
+fn restore_order(headers: &mut Vec<(String, Bytes)>) {
+    let Some(at) = headers.iter().position(|(name, _)| name == ORDER) else {
+        return;
+    };
+    let (_, order) = headers.remove(at);
+    let order: Vec<&[u8]> = order.split(|byte| *byte == b',').collect();
+    // Stable: what it does not name stays in order, behind.
+    headers.sort_by_cached_key(|(name, _)| {
+        let place = order.iter().position(|known| *known == name.as_bytes());
+        place.unwrap_or(usize::MAX)
+    });
 }
 
 /// Leaves out the largest headers until the rest fits.
@@ -285,11 +303,17 @@ pub(crate) fn write<'a>(
     headers: impl Iterator<Item = (&'a str, &'a [u8])>,
 ) -> Result<FieldTable, String> {
     let mut table = FieldTable::default();
+    let mut names: Vec<&str> = Vec::new();
     for (name, value) in headers.filter(|(name, _)| !is_brokers_own(name)) {
         if !table.contains_key(name) {
+            names.push(name);
             let name = ShortString::try_new(name).map_err(|_| name.to_owned())?;
             table.insert(name, AMQPValue::LongString(LongString::from(value)));
         }
+    }
+    if !names.is_sorted() && !names.iter().any(|name| name.contains(',')) {
+        let order = AMQPValue::LongString(names.join(",").into());
+        table.insert(ORDER.into(), order);
     }
     Ok(table)
 }
@@ -414,6 +438,22 @@ mod tests {
         assert_eq!(count(AMQPValue::LongUInt(u32::MAX)), u32::MAX);
         assert_eq!(count(AMQPValue::LongString("7".into())), 1);
         assert_eq!(count(AMQPValue::FieldArray(FieldArray::default())), 1);
+    }
+
+    #[test]
+    fn the_order_of_what_the_sink_publishes_is_kept() {
+        let headers = [("b", "1"), ("a", "2"), ("c", "3")];
+        let table = write(
+            headers
+                .iter()
+                .map(|(name, value)| (*name, value.as_bytes())),
+        )
+        .unwrap();
+        let read = read_all(&BasicProperties::default().with_headers(table));
+        assert_eq!(
+            read,
+            headers.map(|(name, value)| (name.to_owned(), value.to_owned()))
+        );
     }
 
     #[test]

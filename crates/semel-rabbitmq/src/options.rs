@@ -527,6 +527,38 @@ mod tests {
         );
     }
 
+    /// The names that a table may have, as the reader of the config file tells them.
+    fn names<T: serde::de::DeserializeOwned + fmt::Debug>() -> Vec<String> {
+        let error = toml::from_str::<T>("no-such-option = 1")
+            .unwrap_err()
+            .to_string();
+        let (_, expected) = error.split_once("expected one of ").unwrap();
+        let names = expected.split('`').skip(1).step_by(2);
+        names.map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn the_guide_knows_every_option() {
+        let guide = include_str!("../../../docs/guides/rabbitmq.md");
+        let (_, guide) = guide.split_once("## The source's options").unwrap();
+        let (source, sink) = guide.split_once("## The sink's options").unwrap();
+        for (table, names) in [
+            (source, names::<RabbitOptions>()),
+            (sink, names::<RabbitSinkOptions>()),
+        ] {
+            let rows = table
+                .lines()
+                .filter(|line| line.starts_with("| `"))
+                .filter_map(|line| line.split('|').nth(1));
+            let told: Vec<String> = rows
+                .flat_map(|row| row.split('`').skip(1).step_by(2))
+                .map(str::to_owned)
+                .collect();
+            let told: Vec<_> = told.into_iter().take(names.len()).collect();
+            assert_eq!(told, names);
+        }
+    }
+
     #[test]
     fn what_can_never_work_is_refused_with_the_options_name() {
         let good = RabbitOptions::new("amqp://h", "q");

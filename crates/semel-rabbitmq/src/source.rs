@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::num::NonZeroU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -16,6 +17,10 @@ use tokio::time::Instant;
 use crate::fault::{Refusal, down};
 use crate::options::RabbitOptions;
 use crate::session::{Ending, Lost, Session};
+
+/// Generations are counted for the whole process: a receipt never fits another source's channel, nor
+/// that of a source which was opened again (TRAPS T40).
+static GENERATION: AtomicU64 = AtomicU64::new(1);
 
 /// A channel that is back within this time was no outage worth telling.
 const GRACE: Duration = Duration::from_secs(1);
@@ -51,7 +56,7 @@ pub struct Status {
     pub away: Option<Refusal>,
     /// The queue, from at most some seconds ago; `None` while there is no channel.
     pub depth: Option<Depth>,
-    /// The generation: how many channels there were.
+    /// The generation: it rises with every channel.
     pub generation: u64,
     /// Deliveries that are unsettled, those waiting to be received included.
     pub unsettled: usize,
@@ -287,7 +292,7 @@ impl Shared {
     pub(crate) fn open(&self) -> mpsc::UnboundedReceiver<Order> {
         let (sender, orders) = mpsc::unbounded_channel();
         let mut state = self.state();
-        state.generation += 1;
+        state.generation = GENERATION.fetch_add(1, Ordering::Relaxed);
         state.channel = Channel::Open { orders: sender };
         state.drained = Drained::No;
         drop(state);

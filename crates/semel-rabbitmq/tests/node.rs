@@ -1,14 +1,14 @@
 //! What must be done to the broker itself: killed, stopped, made impatient. It happens to a node of this
 //! test's own, so that nobody else's is disturbed; one test after the other, in one.
 
+#![allow(clippy::unwrap_used, reason = "tests: a failure is the answer")]
+
 mod support;
 
 use std::path::PathBuf;
 use std::process::Command;
 
-use semel_core::{Class, Source};
-use semel_rabbitmq::RabbitSource;
-use support::{Admin, LIMIT, ack, brisk, drained, numbers, open, receive, tally, texts, within};
+use support::{Admin, ack, brisk, drained, numbers, open, receive, tally, texts, told_down};
 
 /// A second set of services: the script keeps everything beside itself and takes free ports.
 struct Node(tempfile::TempDir);
@@ -66,15 +66,8 @@ impl Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
-        self.run(&["stop"]);
+        self.run(&["kill", "rabbitmq"]);
     }
-}
-
-async fn told_down(source: &RabbitSource) {
-    let fault = within("word of it", source.receive(LIMIT))
-        .await
-        .expect_err("the broker is away");
-    assert_eq!(fault.class, Class::Down);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -97,12 +90,13 @@ async fn e034_t46_a_killed_stopped_or_impatient_broker_loses_nothing_and_is_foun
     assert_eq!(ack(&source, slow).await, 20);
     assert_eq!(ack(&source, again).await, 0);
     drained(&source).await;
-    node.eval("application:set_env(rabbit, consumer_timeout, 1800000).");
 
     // All connections are closed by an operator.
     admin.publish(&queue, numbers(20, 30)).await;
     let out = receive(&source, 10).await;
-    node.eval("rabbit_networking:close_all_connections(\"for a test\").");
+    node.eval(
+        "application:set_env(rabbit, consumer_timeout, 1800000), rabbit_networking:close_all_connections(\"for a test\").",
+    );
     let again = receive(&source, 10).await;
     assert_eq!(tally(&again), tally(&out));
     assert_eq!(ack(&source, again).await, 0);

@@ -1,11 +1,15 @@
 //! What the tests against a real broker share: queues of their own, a second pair of eyes on them, a
 //! proxy that breaks connections, and waits that end.
 
-#![allow(dead_code, reason = "each test file uses its part")]
+#![allow(
+    dead_code,
+    clippy::unwrap_used,
+    reason = "tests: each file uses its part, and a failure is the answer"
+)]
 
 use std::collections::BTreeMap;
 use std::future::Future;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -16,7 +20,7 @@ use lapin::types::{AMQPValue, FieldTable};
 use lapin::{BasicProperties, Channel, Connection, ConnectionProperties};
 use semel_core::ledger::{Committed, ConsumerId, Fence, Instance, LaneId};
 use semel_core::source::Settled;
-use semel_core::{Delivery, Limit, Received, Settlements, Source};
+use semel_core::{Delivery, Fault, Limit, Received, Settlements, Source};
 use semel_rabbitmq::{RabbitOptions, RabbitSource};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -291,6 +295,21 @@ pub(crate) async fn nack(
     .unwrap();
 }
 
+/// Waits until the source says that the broker is away.
+pub(crate) async fn told_down(source: &RabbitSource) -> Fault {
+    within("word of the outage", async {
+        loop {
+            match source.receive(LIMIT).await {
+                // The outage may come in the middle of it.
+                Ok(Received::Drained) => {}
+                Ok(other) => panic!("{other:?}"),
+                Err(fault) => return fault,
+            }
+        }
+    })
+    .await
+}
+
 /// Waits for `Drained`; anything else fails the test.
 pub(crate) async fn drained(source: &RabbitSource) {
     match within("drained", source.receive(LIMIT)).await {
@@ -316,6 +335,7 @@ pub(crate) fn tally(deliveries: &[Delivery]) -> BTreeMap<String, usize> {
 pub(crate) struct Proxy {
     pub(crate) url: String,
     lines: Arc<Mutex<Vec<mpsc::UnboundedSender<Act>>>>,
+    door: Arc<AtomicBool>,
 }
 
 #[derive(Clone)]
@@ -330,9 +350,13 @@ impl Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let (host, lines) = (host_of(url), Arc::new(Mutex::new(Vec::new())));
-        let known = lines.clone();
+        let door = Arc::new(AtomicBool::new(true));
+        let (known, open) = (lines.clone(), door.clone());
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
+                if !open.load(Ordering::Relaxed) {
+                    continue;
+                }
                 let (sender, acts) = mpsc::unbounded_channel();
                 known.lock().unwrap().push(sender);
                 let host = host.clone();
@@ -346,7 +370,13 @@ impl Proxy {
         Self {
             url: url_at(url, port),
             lines,
+            door,
         }
+    }
+
+    /// Are new connections carried, or ended at once?
+    pub(crate) fn door(&self, open: bool) {
+        self.door.store(open, Ordering::Relaxed);
     }
 
     fn act(&self, act: &Act) {
