@@ -103,7 +103,8 @@ pub enum Lock {
 /// A change of one row's counters that commutes with others.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delta {
-    /// The row as it was read: its identity, and the `Set` columns that must not have changed.
+    /// Of the row as it was read: its identity, then the `Set` columns in their order, which must not have
+    /// changed. Nothing else.
     pub seen: Vec<Value>,
     /// What to add to each counter, in the order of [`Table::counters`].
     pub add: Vec<i128>,

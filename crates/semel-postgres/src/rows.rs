@@ -111,11 +111,11 @@ pub(crate) async fn add(
     let sql = if deltas.len() == 1 { &acts.add_one } else { &acts.add_many };
     let mut query = query(sql.as_ref().ok_or_else(|| fixed(table))?);
     let seen: Vec<Value> = deltas.iter().flat_map(|delta| delta.seen.iter().cloned()).collect();
-    let (width, values) = (table.width(), seen.as_slice());
-    for (place, column) in table.columns.iter().enumerate() {
-        if place == 0 || column.change == Change::Set {
-            query = query.bind(Cells { kind: column.kind, values, width, place });
-        }
+    // What was seen is the identity and the `Set` columns alone, so it is narrower than the table.
+    let checked = table.columns.iter().enumerate().filter(|(place, c)| *place == 0 || c.change == Change::Set);
+    let checked: Vec<_> = checked.map(|(_, column)| column.kind).collect();
+    for (place, kind) in checked.iter().enumerate() {
+        query = query.bind(Cells { kind: *kind, values: &seen, width: checked.len(), place });
     }
     for (place, column) in table.counters().enumerate() {
         let kind = table.columns[column].kind;
