@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::str::FromStr;
 
 use rdkafka::ClientConfig;
 use semel_core::Fault;
@@ -81,7 +82,10 @@ pub struct KafkaOptions {
     pub timeout_ms: u32,
     /// Settings of the client library, by an allow-list: TLS, SASL, tuning of fetches.
     #[serde(default)]
-    pub client: ClientOptions,
+    pub options: ClientOptions,
+    /// More of them: those that come from somewhere safer than a config file.
+    #[serde(default)]
+    pub secrets: ClientOptions,
 }
 
 mod default {
@@ -142,7 +146,8 @@ impl KafkaOptions {
             session_timeout_ms: default::session_timeout_ms(),
             poll_interval_max_ms: default::poll_interval_max_ms(),
             timeout_ms: default::timeout_ms(),
-            client: ClientOptions::default(),
+            options: ClientOptions::default(),
+            secrets: ClientOptions::default(),
         }
     }
 
@@ -168,8 +173,12 @@ impl KafkaOptions {
                 "`drain_ms` reaches `poll_interval_max_ms`: the group would give this member up while it drains".to_owned(),
             );
         }
-        found.extend(self.client.check());
+        found.extend(self.settings().check());
         found
+    }
+
+    fn settings(&self) -> ClientOptions {
+        self.options.joined(&self.secrets)
     }
 
     /// Settings of a client that joins the group.
@@ -204,7 +213,7 @@ impl KafkaOptions {
         if let Some(first) = self.check().into_iter().next() {
             return Err(Fault::stop(format!("kafka: {first}")));
         }
-        let mut config = self.client.config(&self.brokers, self.timeout_ms);
+        let mut config = self.settings().config(&self.brokers, self.timeout_ms);
         config
             .set("group.id", &self.group)
             // What the guarantee rests on: nothing is stored or committed that we did not say, a lost
@@ -252,29 +261,29 @@ pub enum StartAt {
     Timestamp(i64),
 }
 
+impl FromStr for StartAt {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "earliest" => Ok(Self::Earliest),
+            "latest" => Ok(Self::Latest),
+            "committed" => Ok(Self::Committed),
+            time => match time.parse::<jiff::Timestamp>() {
+                Ok(at) => Ok(Self::Timestamp(at.as_millisecond())),
+                Err(_) => Err(format!("`{time}` is no start: expected {STARTS}")),
+            },
+        }
+    }
+}
+
+const STARTS: &str = "`earliest`, `latest`, `committed` or a time such as `2026-01-31T00:00:00Z`";
+
 impl<'de> Deserialize<'de> for StartAt {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Visitor;
-        impl serde::de::Visitor<'_> for Visitor {
-            type Value = StartAt;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(
-                    "`earliest`, `latest`, `committed` or a time such as `2026-01-31T00:00:00Z`",
-                )
-            }
-            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<StartAt, E> {
-                match text {
-                    "earliest" => Ok(StartAt::Earliest),
-                    "latest" => Ok(StartAt::Latest),
-                    "committed" => Ok(StartAt::Committed),
-                    time => match time.parse::<jiff::Timestamp>() {
-                        Ok(at) => Ok(StartAt::Timestamp(at.as_millisecond())),
-                        Err(_) => Err(E::invalid_value(serde::de::Unexpected::Str(text), &self)),
-                    },
-                }
-            }
-        }
-        deserializer.deserialize_str(Visitor)
+        String::deserialize(deserializer)?
+            .parse()
+            .map_err(serde::de::Error::custom)
     }
 }
 
@@ -318,7 +327,10 @@ pub struct KafkaSinkOptions {
     pub timeout_ms: u32,
     /// Settings of the client library, by an allow-list: TLS, SASL, compression, lingering.
     #[serde(default)]
-    pub client: ClientOptions,
+    pub options: ClientOptions,
+    /// More of them: those that come from somewhere safer than a config file.
+    #[serde(default)]
+    pub secrets: ClientOptions,
 }
 
 impl KafkaSinkOptions {
@@ -337,7 +349,8 @@ impl KafkaSinkOptions {
             message_bytes_max: default::message_bytes_max(),
             delivery_timeout_ms: Self::delivery_timeout_ms(),
             timeout_ms: default::timeout_ms(),
-            client: ClientOptions::default(),
+            options: ClientOptions::default(),
+            secrets: ClientOptions::default(),
         }
     }
 
@@ -349,15 +362,20 @@ impl KafkaSinkOptions {
         if !is_topic(&self.topic) {
             found.push("`topic` is no topic's name (letters, digits, `.`, `_`, `-`)".to_owned());
         }
-        found.extend(self.client.check());
+        found.extend(self.settings().check());
         found
+    }
+
+    /// Settings that pass both tables.
+    pub(crate) fn settings(&self) -> ClientOptions {
+        self.options.joined(&self.secrets)
     }
 
     pub(crate) fn producer(&self) -> Result<ClientConfig, Fault> {
         if let Some(first) = self.check().into_iter().next() {
             return Err(Fault::stop(format!("kafka: {first}")));
         }
-        let mut config = self.client.config(&self.brokers, self.timeout_ms);
+        let mut config = self.settings().config(&self.brokers, self.timeout_ms);
         config
             .set("enable.idempotence", "true")
             .set("acks", "all")
@@ -416,8 +434,8 @@ const ALLOWED: &[&str] = &[
     "topic.metadata.refresh.interval.ms",
 ];
 
-/// Values that are never shown.
-const SECRET: &[&str] = &["sasl.password", "ssl.key.password", "ssl.key.pem"];
+/// Of what guards the connection only these values are shown.
+const SHOWN: &[&str] = &["sasl.mechanism", "sasl.mechanisms"];
 
 /// Refused with a reason of their own: they run code or commands on this machine, or switch a check off.
 const DANGEROUS: &[(&str, &str)] = &[
@@ -441,11 +459,22 @@ const DANGEROUS: &[(&str, &str)] = &[
 const MECHANISMS: &[&str] = &["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"];
 
 impl ClientOptions {
+    /// The names that pass.
+    pub const ALLOWED: &'static [&'static str] = ALLOWED;
+
     /// Adds a setting.
     #[must_use]
     pub fn with(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.0.insert(name.into(), value.into());
         self
+    }
+
+    fn joined(&self, more: &Self) -> Self {
+        let both = self.0.iter().chain(&more.0);
+        Self(
+            both.map(|(name, value)| (name.clone(), value.clone()))
+                .collect(),
+        )
     }
 
     fn get(&self, name: &str) -> Option<&str> {
@@ -522,7 +551,8 @@ fn refusal(name: &str) -> Option<String> {
 impl fmt::Debug for ClientOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shown = |name: &String, value: &String| {
-            if SECRET.contains(&name.as_str()) {
+            let guards = name.starts_with("sasl.") || name.starts_with("ssl.");
+            if guards && !SHOWN.contains(&name.as_str()) {
                 "(secret)".to_owned()
             } else {
                 value.clone()
@@ -583,7 +613,7 @@ mod tests {
     #[test]
     fn client_settings_pass_by_an_allow_list() {
         let with = |name: &str| KafkaOptions {
-            client: ClientOptions::default().with(name, "x"),
+            options: ClientOptions::default().with(name, "x"),
             ..KafkaOptions::new(["b:1"], ["t"], "g", StartAt::Latest)
         };
         for name in [
@@ -625,7 +655,7 @@ mod tests {
     #[test]
     fn secrets_are_never_shown() {
         let mut options = KafkaOptions::new(["b:1"], ["t"], "g", StartAt::Latest);
-        options.client = ClientOptions::default()
+        options.options = ClientOptions::default()
             .with("sasl.password", "hunter2")
             .with("ssl.key.pem", "hunter2")
             .with("client.id", "me");
@@ -635,7 +665,7 @@ mod tests {
             "{shown}"
         );
         // A setting of which the library itself refuses the value.
-        options.client = ClientOptions::default()
+        options.options = ClientOptions::default()
             .with("security.protocol", "ssl")
             .with("ssl.key.pem", "hunter2")
             .with("ssl.certificate.pem", "hunter2");

@@ -75,7 +75,7 @@ impl KafkaSink {
     pub async fn open(options: KafkaSinkOptions) -> Result<Self, Fault> {
         let mut config = options.producer()?;
         let mut look = options
-            .client
+            .settings()
             .config_to_look(&options.brokers, options.timeout_ms);
         look.set("allow.auto.create.topics", "false");
         let (topic, timeout) = (

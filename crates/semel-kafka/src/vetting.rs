@@ -54,7 +54,8 @@ impl Vetting {
                 };
                 subjects.retain(current);
                 if subjects.is_empty() || state.closing {
-                    return;
+                    drop(state);
+                    return self.shared.healed(Trouble::Vetting);
                 }
             }
             let places: Vec<_> = subjects

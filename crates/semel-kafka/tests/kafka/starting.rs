@@ -8,7 +8,7 @@ use rdkafka::admin::AdminOptions;
 use rdkafka::producer::{BaseRecord, Producer};
 use semel_core::Class;
 use semel_core::source::NoPositions;
-use semel_kafka::{KafkaOptions, KafkaSource, StartAt, inspect, retention_ms, rewind};
+use semel_kafka::{Assignor, KafkaOptions, KafkaSource, StartAt, inspect, retention_ms, rewind};
 
 use crate::bed::*;
 
@@ -245,6 +245,67 @@ async fn what_retention_removed_is_no_alarm_and_no_standstill() {
     }
     let kept = retention_ms(&options(&topic, &group)).await.unwrap();
     assert_eq!(kept[&topic], Some(604_800_000));
+}
+
+/// Removes records that a running member has not fetched yet; it goes on behind them.
+async fn overtaken(assignor: Assignor) {
+    let topic = topic("overtaken", 2).await;
+    // One record a batch: what is not fetched can be removed from under the reader.
+    let producer: rdkafka::producer::BaseProducer =
+        config().set("batch.num.messages", "1").create().unwrap();
+    for n in 0..40 {
+        for partition in 0..2 {
+            let text = format!("{n:04000}");
+            let record: BaseRecord<'_, [u8], [u8]> = BaseRecord::to(&topic)
+                .partition(partition)
+                .payload(text.as_bytes());
+            producer.send(record).map_err(|(error, _)| error).unwrap();
+        }
+    }
+    producer.flush(PATIENCE).unwrap();
+    let mut small = KafkaOptions {
+        assignor,
+        buffer_bytes_max: 1,
+        prefetch_bytes_max: 1024,
+        ..options(&topic, &fresh("g"))
+    };
+    small.options = small.options.with("fetch.message.max.bytes", "1000");
+    let worker = Worker::open(small, &Arc::default()).await;
+    let taken = worker.take(2).await;
+    let mut list = rdkafka::TopicPartitionList::new();
+    list.add_partition_offset(&topic, 0, rdkafka::Offset::Offset(30))
+        .unwrap();
+    admin()
+        .delete_records(&list, &AdminOptions::new())
+        .await
+        .unwrap();
+    worker.commit(taken).await;
+    let mut seen = std::collections::BTreeMap::<String, std::collections::BTreeSet<u64>>::new();
+    while let semel_core::Received::Batch(batch) = worker.receive(ALL).await.unwrap() {
+        for delivery in &batch {
+            let position = &delivery.message.position;
+            seen.entry(position.partition.to_string())
+                .or_default()
+                .insert(position.offset.unwrap());
+        }
+        worker.commit(batch).await;
+    }
+    worker.close().await;
+    let cut = &seen[&format!("{topic}/0")];
+    assert!(cut.len() < 30, "the test's broker removed nothing in time");
+    assert!((30..40).all(|offset| cut.contains(&offset)), "{cut:?}");
+    let whole = &seen[&format!("{topic}/1")];
+    assert!((2..40).all(|offset| whole.contains(&offset)), "{whole:?}");
+}
+
+#[tokio::test]
+async fn a_member_that_retention_overtakes_goes_on_behind_it_and_loses_no_other_partition() {
+    overtaken(Assignor::CooperativeSticky).await;
+}
+
+#[tokio::test]
+async fn an_eager_member_that_retention_overtakes_goes_on_behind_it() {
+    overtaken(Assignor::Range).await;
 }
 
 #[tokio::test]
