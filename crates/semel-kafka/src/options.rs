@@ -201,6 +201,9 @@ impl KafkaOptions {
                     .clamp(1, 2_097_151)
                     .to_string(),
             )
+            // The library waits so long when it has fetched its fill. Its default, 1 s, is longer than a fast
+            // consumer needs to empty that.
+            .set("fetch.queue.backoff.ms", "20")
             .set("statistics.interval.ms", STATISTICS_INTERVAL_MS);
         if let Some(id) = &self.group_instance_id {
             config.set("group.instance.id", id);

@@ -104,6 +104,12 @@ impl KafkaSink {
             if let Some(why) = self.refusal(message) {
                 return Err(too_large(index, &why));
             }
+            // The client library panics at such a name.
+            if message.headers.iter().any(|(name, _)| name.contains('\0')) {
+                return Err(Fault::poison(format!(
+                    "kafka: the message at index {index} has a header name with a NUL byte, which Kafka's client cannot send"
+                )));
+            }
         }
         let tally = self.send_all(messages, 0).await;
         if tally.too_large.len() < 2 {

@@ -90,6 +90,22 @@ async fn e052_a_message_that_is_too_large_is_named_and_never_retried() {
 }
 
 #[tokio::test]
+async fn a_header_name_that_cannot_be_sent_is_named_and_breaks_nothing() {
+    let topic = topic("nul", 1).await;
+    let sink = KafkaSink::open(KafkaSinkOptions::new([brokers()], &topic))
+        .await
+        .unwrap();
+    let mut message = outgoing(0);
+    message.headers[0].0 = "a\0b".to_owned();
+    let fault = sink.publish(&[outgoing(1), message]).await.unwrap_err();
+    assert!(
+        fault.class == Class::Poison && fault.detail().contains("index 1"),
+        "{fault}"
+    );
+    sink.publish(&[outgoing(2)]).await.unwrap();
+}
+
+#[tokio::test]
 async fn a_sink_for_a_topic_that_is_not_there_is_refused_at_its_start() {
     let missing = fresh("missing");
     let fault = KafkaSink::open(KafkaSinkOptions::new([brokers()], &missing))
