@@ -1,7 +1,7 @@
 //! Why the broker said no, in words that tell what to do next. The client's errors end here.
 
 use lapin::protocol::{AMQPErrorKind, AMQPHardError, AMQPSoftError};
-use lapin::uri::AMQPUri;
+use lapin::uri::{AMQPScheme, AMQPUri};
 use semel_core::Fault;
 use thiserror::Error;
 
@@ -141,6 +141,15 @@ impl Refusal {
                 why,
             },
             Some((_, why)) => Self::Unreachable { place, why },
+            // With TLS 1.3 a server refuses the client's certificate after the handshake.
+            None if uri.scheme == AMQPScheme::AMQPS
+                && error.to_string().contains("fatal alert") =>
+            {
+                Self::Tls {
+                    place,
+                    why: error.to_string(),
+                }
+            }
             None => Self::Unreachable {
                 place,
                 why: error.to_string(),

@@ -8,7 +8,11 @@ mod support;
 use std::path::PathBuf;
 use std::process::Command;
 
-use support::{Admin, ack, brisk, drained, numbers, open, receive, tally, texts, told_down};
+use semel_core::Class;
+use semel_rabbitmq::{RabbitOptions, RabbitSource, Refusal, Tls};
+use support::{
+    Admin, ack, brisk, drained, numbers, open, receive, tally, texts, told_down, url_at, within,
+};
 
 /// A second set of services: the script keeps everything beside itself and takes free ports.
 struct Node(tempfile::TempDir);
@@ -56,11 +60,33 @@ impl Node {
             .env("ERL_EPMD_PORT", (base + 58).to_string())
             .output()
             .unwrap();
-        assert!(
-            output.status.success(),
-            "{expression}: {}",
-            String::from_utf8_lossy(&output.stdout)
-        );
+        let said = String::from_utf8_lossy(&output.stdout);
+        let failed = !output.status.success() || said.contains("error");
+        assert!(!failed, "{expression}: {said}");
+    }
+}
+
+impl Node {
+    /// Opens a TLS listener; returns its options for a client that it trusts.
+    fn listen_with_tls(&self, queue: &str) -> RabbitOptions {
+        let port = {
+            let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+            free.local_addr().unwrap().port()
+        };
+        let folder = self.0.path();
+        let script = include_str!("tls.erl");
+        let script = script.replace("FOLDER", folder.to_str().unwrap());
+        self.eval(&script.replace("PORT", &port.to_string()));
+        let tls = Tls {
+            ca_file: Some(folder.join("ca.pem")),
+            cert_file: Some(folder.join("cert.pem")),
+            key_file: Some(folder.join("key.pem")),
+        };
+        let url = url_at(&self.url(), port).replacen("amqp://", "amqps://", 1);
+        RabbitOptions {
+            tls,
+            ..brisk(&url.replacen("127.0.0.1", "localhost", 1), queue)
+        }
     }
 }
 
@@ -71,7 +97,7 @@ impl Drop for Node {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn e034_t46_a_killed_stopped_or_impatient_broker_loses_nothing_and_is_found_again() {
+async fn e034_t46_a_killed_or_impatient_broker_loses_nothing_and_tls_knows_whom_it_talks_to() {
     let node = tokio::task::spawn_blocking(Node::start).await.unwrap();
     let url = node.url();
     // T46, made quick: what is unsettled for a second costs the channel.
@@ -119,4 +145,48 @@ async fn e034_t46_a_killed_stopped_or_impatient_broker_loses_nothing_and_is_foun
     drained(&source).await;
     assert_eq!(source.status().away, None);
     source.close().await;
+
+    // TLS, both sides known to each other by certificate.
+    let secure = node.listen_with_tls(&queue);
+    admin.publish(&queue, numbers(41, 42)).await;
+    let source = open(secure.clone()).await;
+    let again = receive(&source, 1).await;
+    assert_eq!(
+        (texts(&again), ack(&source, again).await),
+        (vec!["41".to_owned()], 0)
+    );
+    drained(&source).await;
+    source.close().await;
+    let strangers = [
+        RabbitOptions {
+            tls: Tls::default(),
+            ..secure.clone()
+        },
+        RabbitOptions {
+            url: secure.url.replacen("localhost", "127.0.0.1", 1),
+            ..secure.clone()
+        },
+        RabbitOptions {
+            tls: Tls {
+                cert_file: None,
+                key_file: None,
+                ..secure.tls.clone()
+            },
+            ..secure.clone()
+        },
+        RabbitOptions {
+            url: url.replacen("amqp://", "amqps://", 1),
+            ..secure
+        },
+    ];
+    for stranger in strangers {
+        let fault = within("a refusal", RabbitSource::open(stranger))
+            .await
+            .expect_err("no trust");
+        assert_eq!(fault.class, Class::Down);
+        assert!(
+            matches!(fault.error.downcast_ref(), Some(Refusal::Tls { .. })),
+            "{fault}"
+        );
+    }
 }
