@@ -1,0 +1,113 @@
+//! Semel's own run: any handler over the work's files, and the wallet's Book on transfers from the bank to the
+//! players, with double entry, replies, versions and amounts of 128 bits.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use semel::staged::{Staged, handler};
+use semel::{Consumer, Outcome, Settings, Summary};
+use semel_file::{FileSource, Start};
+use semel_postgres::{Extension, Options, PostgresLedger};
+use semel_wallet::{Config, Wallet, migrations};
+
+use crate::ops::Work;
+use crate::tables::{Error, Names, Place};
+
+/// Where the Book's rows are: accounts `p0`, `p1`, … by number; the bank is left to [`check`].
+pub const NAMES: Names = Names {
+    key: "(SELECT key FROM semel_ledger WHERE consumer = (SELECT id FROM semel_consumer WHERE name = 'bench')) AS keys",
+    journal: "wallet_operation WHERE op = 'transfer'",
+    balance: "wallet_account WHERE id <> 'bank'",
+    account: "substr(id, 2)::bigint",
+    amount: "posted",
+};
+
+/// How a consumer runs.
+#[derive(Debug, Clone, Copy)]
+pub struct Pace {
+    /// Lanes.
+    pub lanes: u16,
+    /// Messages a unit.
+    pub batch: usize,
+    /// From the first line, whatever the ledger has: everything is a copy then.
+    pub again: bool,
+}
+
+/// Opens the ledger in the run's schema, with the wallet's tables.
+///
+/// # Errors
+/// The ledger's.
+pub async fn ledger(place: &Place) -> Result<Arc<PostgresLedger>, Error> {
+    let wallet = Extension { name: migrations::PART, migrations: migrations::POSTGRES };
+    let options =
+        Options { schema: place.schema.to_owned(), extensions: vec![wallet], ..Options::new(place.url.as_str()) };
+    Ok(Arc::new(PostgresLedger::open(options).await.map_err(|fault| fault.to_string())?))
+}
+
+/// Runs a staged handler over files until their end.
+///
+/// # Errors
+/// The consumer's, or an outcome other than applied and duplicate.
+pub async fn run<S: Staged>(
+    ledger: &Arc<PostgresLedger>,
+    consumer: &str,
+    staged: S,
+    (folder, files): (&Path, &[String]),
+    pace: Pace,
+) -> Result<Summary, Error> {
+    let settings = Settings { lanes: pace.lanes, batch_count_max: pace.batch, ..Settings::default() };
+    let consumer = Consumer::builder(consumer, ledger.clone(), Arc::new(handler(staged)))
+        .sources(["files"])
+        .settings(settings)
+        .enroll()
+        .await
+        .map_err(|fault| fault.to_string())?;
+    let start = if pace.again { Start::First } else { Start::Resume };
+    let paths = semel_file::Settings { start, ..semel_file::Settings::new(folder, files) };
+    let source = FileSource::open(paths, consumer.positions("files")).await.map_err(|fault| fault.to_string())?;
+    let summary = consumer
+        .attach("files", Arc::new(source))
+        .run(std::future::pending())
+        .await
+        .map_err(|fault| fault.to_string())?;
+    let strange = summary.outcomes.keys().any(|outcome| !matches!(outcome, Outcome::Applied | Outcome::Duplicate));
+    if strange { Err(format!("a benchmark has plain outcomes only: {:?}", summary.outcomes).into()) } else { Ok(summary) }
+}
+
+/// A wallet with one asset.
+///
+/// # Errors
+/// Never: the config is well formed.
+pub fn wallet() -> Result<Wallet, Error> {
+    Ok(Wallet::new(Config::new([("EUR", 2)])?))
+}
+
+/// Opens the bank and the players, by a consumer of its own.
+///
+/// # Errors
+/// As [`run`].
+pub async fn open_accounts(ledger: &Arc<PostgresLedger>, folder: &Path, file: String) -> Result<(), Error> {
+    let pace = Pace { lanes: 1, batch: 1_000, again: false };
+    run(ledger, "bench-accounts", wallet()?, (folder, &[file]), pace).await.map(drop)
+}
+
+/// Checks the Book: what [`Place::check`] checks, two entries an operation, and a bank that owes every cent.
+///
+/// # Errors
+/// What differs.
+pub async fn check(place: &Place, work: &Work) -> Result<(), Error> {
+    place.check(work, &NAMES).await?;
+    let mut connection = place.connect().await?;
+    let (entries, sum, moved): (i64, i64, i64) = sqlx::query_as(
+        "SELECT (SELECT count(*) FROM wallet_entry), (SELECT sum(posted)::bigint FROM wallet_account),
+                (SELECT sum(amount)::bigint FROM wallet_entry)",
+    )
+    .fetch_one(&mut connection)
+    .await?;
+    let wanted = 2 * i64::try_from(work.distinct)?;
+    if (entries, sum, moved) == (wanted, 0, 0) {
+        Ok(())
+    } else {
+        Err(format!("{entries} entries (not {wanted}) of sum {moved}, accounts of sum {sum}").into())
+    }
+}
