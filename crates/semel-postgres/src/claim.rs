@@ -8,29 +8,45 @@ use sqlx::postgres::{PgBindIterExt, PgRow};
 use sqlx::types::Uuid;
 use sqlx::{PgConnection, Row};
 
-use crate::sql;
 use crate::fault::fault;
+use crate::sql;
 use crate::value::{Instant, uuid};
 
 /// Claims keys (distinct, sorted); answers in the same order.
+///
+/// # Panics
+/// When the keys are not sorted: two lanes that claim in different orders deadlock (TRAPS T32).
 pub(crate) async fn claim(
     connection: &mut PgConnection,
     consumer: ConsumerId,
     claims: &[Claim],
 ) -> Result<Vec<Claimed>, Fault> {
+    assert!(
+        claims.is_sorted_by(|a, b| a.key < b.key),
+        "claims are distinct and sorted by key"
+    );
     let fresh = |claim: &&Claim| claim.kind == ClaimKind::New;
     let news: Vec<&Claim> = claims.iter().filter(fresh).collect();
     let taken = insert(connection, consumer, &news).await?;
     let mut seen = if taken.len() == news.len() {
         Vec::new()
     } else {
-        let known: Vec<Uuid> = news.iter().map(|c| uuid(c.key)).filter(|k| taken.binary_search(k).is_err()).collect();
+        let known: Vec<Uuid> = news
+            .iter()
+            .map(|c| uuid(c.key))
+            .filter(|k| taken.binary_search(k).is_err())
+            .collect();
         read(connection, consumer, &known).await?
     }
     .into_iter();
-    let parked: Vec<Uuid> = claims.iter().filter(|c| !fresh(c)).map(|c| uuid(c.key)).collect();
+    let parked: Vec<Uuid> = claims
+        .iter()
+        .filter(|c| !fresh(c))
+        .map(|c| uuid(c.key))
+        .collect();
     let released = release(connection, consumer, &parked).await?;
-    let answer = |claim: &Claim| match claim.kind {
+    let answer = |claim: &Claim| {
+        match claim.kind {
         ClaimKind::New if taken.len() == news.len() || taken.binary_search(&uuid(claim.key)).is_ok() => Ok(Claimed::Fresh),
         ClaimKind::New => seen.next().flatten().map(|prior| Claimed::Seen(Box::new(prior))).ok_or_else(|| {
             Fault::busy(format!(
@@ -40,19 +56,29 @@ pub(crate) async fn claim(
         }),
         ClaimKind::Released if released.binary_search(&uuid(claim.key)).is_ok() => Ok(Claimed::Fresh),
         ClaimKind::Released => Ok(Claimed::Ended),
+    }
     };
     claims.iter().map(answer).collect()
 }
 
 /// Inserts rows; the keys that went in, sorted.
-async fn insert(connection: &mut PgConnection, consumer: ConsumerId, claims: &[&Claim]) -> Result<Vec<Uuid>, Fault> {
+async fn insert(
+    connection: &mut PgConnection,
+    consumer: ConsumerId,
+    claims: &[&Claim],
+) -> Result<Vec<Uuid>, Fault> {
     if claims.is_empty() {
         return Ok(Vec::new());
     }
     let query = sqlx::query(sql!("claim"))
         .bind(consumer.0)
         .bind(claims.iter().map(|c| uuid(c.key)).bind_iter())
-        .bind(claims.iter().map(|c| Uuid::from_bytes(c.fingerprint.into_bytes())).bind_iter())
+        .bind(
+            claims
+                .iter()
+                .map(|c| Uuid::from_bytes(c.fingerprint.into_bytes()))
+                .bind_iter(),
+        )
         .bind(claims.iter().map(|c| c.scheme.0).bind_iter())
         .bind(claims.iter().map(|c| c.sums.as_bytes()).bind_iter())
         .bind(claims.iter().map(|c| c.source.0).bind_iter());
@@ -60,7 +86,11 @@ async fn insert(connection: &mut PgConnection, consumer: ConsumerId, claims: &[&
 }
 
 /// Takes parked rows back; the keys that still said `parked`, sorted.
-async fn release(connection: &mut PgConnection, consumer: ConsumerId, parked: &[Uuid]) -> Result<Vec<Uuid>, Fault> {
+async fn release(
+    connection: &mut PgConnection,
+    consumer: ConsumerId,
+    parked: &[Uuid],
+) -> Result<Vec<Uuid>, Fault> {
     if parked.is_empty() {
         return Ok(Vec::new());
     }
@@ -92,7 +122,9 @@ async fn read(
     let mut priors = vec![None; known.len()];
     for row in &rows {
         let place: i64 = row.try_get(0).map_err(fault)?;
-        let slot = usize::try_from(place).ok().and_then(|place| priors.get_mut(place.checked_sub(1)?));
+        let slot = usize::try_from(place)
+            .ok()
+            .and_then(|place| priors.get_mut(place.checked_sub(1)?));
         *slot.expect("the server counts the elements of the array we sent") = Some(prior(row)?);
     }
     Ok(priors)
@@ -105,7 +137,9 @@ fn prior(row: &PgRow) -> Result<Prior, Fault> {
         let prior = Prior {
             outcome: Outcome::Applied,
             code: row.try_get::<Option<String>, _>(5)?.map(Code::stored),
-            reply: row.try_get::<Option<&[u8]>, _>(6)?.map(Bytes::copy_from_slice),
+            reply: row
+                .try_get::<Option<&[u8]>, _>(6)?
+                .map(Bytes::copy_from_slice),
             fingerprint: Fingerprint::from_bytes(fingerprint.into_bytes()),
             scheme: Scheme(row.try_get(2)?),
             sums: FieldSums::from_bytes(row.try_get(3)?),
@@ -116,7 +150,9 @@ fn prior(row: &PgRow) -> Result<Prior, Fault> {
     };
     let (number, prior) = fields().map_err(fault)?;
     let outcome = Outcome::from_number(number).ok_or_else(|| {
-        Fault::stop(format!("a ledger row has outcome {number}, which this version does not know; run a newer one"))
+        Fault::stop(format!(
+            "a ledger row has outcome {number}, which this version does not know; run a newer one"
+        ))
     })?;
     Ok(Prior { outcome, ..prior })
 }

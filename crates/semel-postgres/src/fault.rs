@@ -50,18 +50,25 @@ pub(crate) fn fault(error: sqlx::Error) -> Fault {
 
 /// Whether a lock could not be had in time.
 pub(crate) fn is_lock_timeout(error: &sqlx::Error) -> bool {
-    error.as_database_error().and_then(sqlx::error::DatabaseError::code).is_some_and(|code| code == "55P03")
+    error
+        .as_database_error()
+        .and_then(sqlx::error::DatabaseError::code)
+        .is_some_and(|code| code == "55P03")
 }
 
 /// Whether an error that answers a COMMIT proves that nothing was committed. Only a plain error of the server
 /// does: it was raised before the commit record was written. A session that is ended, a server that stops or
 /// a socket that closes proves nothing (TRAPS T65).
 pub(crate) fn proves_rollback(error: &sqlx::Error) -> bool {
-    let Some(error) = error.as_database_error().and_then(|e| e.try_downcast_ref::<PgDatabaseError>()) else {
+    let Some(error) = error
+        .as_database_error()
+        .and_then(|e| e.try_downcast_ref::<PgDatabaseError>())
+    else {
         return false;
     };
     // 40003: "statement completion unknown".
-    let doubtful = error.code() == "40003" || matches!(error.code().get(..2), Some("08" | "57" | "58" | "XX"));
+    let doubtful =
+        error.code() == "40003" || matches!(error.code().get(..2), Some("08" | "57" | "58" | "XX"));
     matches!(error.severity(), PgSeverity::Error) && !doubtful
 }
 
@@ -74,10 +81,16 @@ mod tests {
         for code in ["40001", "40P01", "40003", "55P03", "57014", "25P03"] {
             assert_eq!(of_code(code), Class::Busy, "{code}");
         }
-        for code in ["53100", "53200", "53300", "57P01", "57P02", "57P03", "57P05", "08006", "58030", "25006", "28P01"] {
+        for code in [
+            "53100", "53200", "53300", "57P01", "57P02", "57P03", "57P05", "08006", "58030",
+            "25006", "28P01",
+        ] {
             assert_eq!(of_code(code), Class::Down, "{code}");
         }
-        for code in ["23502", "23503", "23514", "22003", "22021", "22P05", "54000", "42601", "P0001", "25P02", "", "2"] {
+        for code in [
+            "23502", "23503", "23514", "22003", "22021", "22P05", "54000", "42601", "P0001",
+            "25P02", "", "2",
+        ] {
             assert_eq!(of_code(code), Class::Poison, "{code}");
         }
         for code in ["23505", "23P01", "0A000"] {

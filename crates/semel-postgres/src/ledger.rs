@@ -5,17 +5,19 @@ use std::fmt;
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use semel_core::ledger::{ConsumerId, Enrolled, Enrolment, Fence, LaneId, Parked, Reached, Resolved, SourceId, Which};
+use semel_core::ledger::{
+    ConsumerId, Enrolled, Enrolment, Fence, LaneId, Parked, Reached, Resolved, SourceId, Which,
+};
 use semel_core::{Fault, Ledger};
 use semel_sql::Migrated;
 use sqlx::types::Uuid;
 use sqlx::{PgConnection, Row};
 
-use crate::sql;
 use crate::fault::fault;
 use crate::options::Options;
 use crate::rows::Statements;
 use crate::session::{self, Purpose};
+use crate::sql;
 use crate::unit::PostgresUnit;
 use crate::{operators, resolve};
 
@@ -33,17 +35,28 @@ pub(crate) struct Shared {
 
 impl Shared {
     pub(crate) fn confirmed(&self, lane: LaneId) -> i64 {
-        *self.confirmed.lock().unwrap_or_else(PoisonError::into_inner).get(&lane).unwrap_or(&0)
+        *self
+            .confirmed
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(&lane)
+            .unwrap_or(&0)
     }
 
     pub(crate) fn confirm(&self, fence: Fence) {
-        let mut confirmed = self.confirmed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut confirmed = self
+            .confirmed
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let known = confirmed.entry(fence.lane).or_insert(0);
         *known = fence.unit.max(*known);
     }
 
     fn forget(&self, lane: LaneId) {
-        self.confirmed.lock().unwrap_or_else(PoisonError::into_inner).remove(&lane);
+        self.confirmed
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(&lane);
     }
 
     /// Runs a small call on the desk's session, which is kept only when it went well.
@@ -56,7 +69,11 @@ impl Shared {
         T: Send,
     {
         let limit = self.options.call_limit_ms();
-        let kept = self.desk.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let kept = self
+            .desk
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
         session::within(limit, what, async {
             let mut connection = match kept {
                 Some(connection) => connection,
@@ -78,7 +95,9 @@ pub struct PostgresLedger {
 
 impl fmt::Debug for PostgresLedger {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PostgresLedger").field("options", &self.shared.options).finish_non_exhaustive()
+        f.debug_struct("PostgresLedger")
+            .field("options", &self.shared.options)
+            .finish_non_exhaustive()
     }
 }
 
@@ -95,7 +114,10 @@ impl PostgresLedger {
             return Ok(ledger);
         }
         if !ledger.shared.options.migrate {
-            return Err(Fault::stop(format!("the schema lacks {}; run `semel migrate`", pending.join(", "))));
+            return Err(Fault::stop(format!(
+                "the schema lacks {}; run `semel migrate`",
+                pending.join(", ")
+            )));
         }
         ledger.migrate(false).await?;
         Ok(ledger)
@@ -117,7 +139,9 @@ impl PostgresLedger {
             statements: Statements::default(),
             desk: Mutex::default(),
         };
-        Self { shared: Arc::new(shared) }
+        Self {
+            shared: Arc::new(shared),
+        }
     }
 }
 
@@ -132,7 +156,10 @@ pub struct PostgresLane {
 
 impl fmt::Debug for PostgresLane {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PostgresLane").field("id", &self.id).field("units", &self.units).finish_non_exhaustive()
+        f.debug_struct("PostgresLane")
+            .field("id", &self.id)
+            .field("units", &self.units)
+            .finish_non_exhaustive()
     }
 }
 
@@ -169,7 +196,11 @@ impl PostgresLane {
                  {}; stop, and compare the broker's positions with the ledger's (`semel doctor`)",
                 id.lane,
                 id.consumer.0,
-                if unit == 0 { "is gone".to_owned() } else { format!("says {}", unit - 1) },
+                if unit == 0 {
+                    "is gone".to_owned()
+                } else {
+                    format!("says {}", unit - 1)
+                },
             )));
         }
         Ok(Fence { lane: id, unit })
@@ -181,7 +212,11 @@ impl Ledger for PostgresLedger {
     type Unit = PostgresUnit;
 
     async fn enroll(&self, enrolment: &Enrolment) -> Result<Enrolled, Fault> {
-        self.shared.at_desk("enrolling", async |connection| operators::enroll(connection, enrolment).await).await
+        self.shared
+            .at_desk("enrolling", async |connection| {
+                operators::enroll(connection, enrolment).await
+            })
+            .await
     }
 
     async fn connect(&self, lane: LaneId) -> Result<PostgresLane, Fault> {
@@ -193,7 +228,12 @@ impl Ledger for PostgresLedger {
             .execute(&mut connection)
             .await
             .map_err(fault)?;
-        Ok(PostgresLane { connection, id: lane, shared: Arc::clone(&self.shared), units: 0 })
+        Ok(PostgresLane {
+            connection,
+            id: lane,
+            shared: Arc::clone(&self.shared),
+            units: 0,
+        })
     }
 
     async fn begin(&self, mut lane: PostgresLane) -> Result<PostgresUnit, Fault> {
@@ -220,7 +260,12 @@ impl Ledger for PostgresLedger {
         Ok(())
     }
 
-    async fn parked(&self, consumer: ConsumerId, which: Which<'_>, limit: usize) -> Result<Vec<Parked>, Fault> {
+    async fn parked(
+        &self,
+        consumer: ConsumerId,
+        which: Which<'_>,
+        limit: usize,
+    ) -> Result<Vec<Parked>, Fault> {
         self.shared
             .at_desk("reading parked messages", async |connection| {
                 operators::parked(connection, consumer, which, limit).await
@@ -228,9 +273,15 @@ impl Ledger for PostgresLedger {
             .await
     }
 
-    async fn positions(&self, consumer: ConsumerId, source: SourceId) -> Result<Vec<Reached>, Fault> {
+    async fn positions(
+        &self,
+        consumer: ConsumerId,
+        source: SourceId,
+    ) -> Result<Vec<Reached>, Fault> {
         self.shared
-            .at_desk("reading positions", async |connection| operators::positions(connection, consumer, source).await)
+            .at_desk("reading positions", async |connection| {
+                operators::positions(connection, consumer, source).await
+            })
             .await
     }
 }

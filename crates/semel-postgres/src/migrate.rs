@@ -5,15 +5,20 @@ use semel_core::Fault;
 use semel_sql::{Extension, Migrated};
 use sqlx::{PgConnection, Row};
 
-use crate::sql;
 use crate::fault::fault;
 use crate::ledger::PostgresLedger;
 use crate::options::quoted;
 use crate::session::{self, Purpose};
+use crate::sql;
 
 /// Semel's own.
-const OWN: Extension =
-    Extension { name: "semel", migrations: &[("0001_ledger.sql", include_str!("../migrations/0001_ledger.sql"))] };
+const OWN: Extension = Extension {
+    name: "semel",
+    migrations: &[(
+        "0001_ledger.sql",
+        include_str!("../migrations/0001_ledger.sql"),
+    )],
+};
 
 /// First half of the advisory lock's number: `seml` in ASCII. The second half is the schema's.
 const LOCK: i32 = 0x7365_6d6c;
@@ -26,21 +31,36 @@ impl PostgresLedger {
     /// `Stop` when the schema is newer than this program or the role may not change it; `Down`.
     pub async fn migrate(&self, dry_run: bool) -> Result<Migrated, Fault> {
         let options = &self.shared.options;
-        let purpose = if dry_run { Purpose::Work } else { Purpose::Migrate };
+        let purpose = if dry_run {
+            Purpose::Work
+        } else {
+            Purpose::Migrate
+        };
         let mut connection = session::open(options, purpose).await?;
         session::script(&mut connection, sql!("begin")).await?;
         if !dry_run {
             prepare(&mut connection, &options.schema).await?;
         }
         let exists = exists(&mut connection).await?;
-        let mut migrated = Migrated { from: 0, to: 0, applied: Vec::new() };
+        let mut migrated = Migrated {
+            from: 0,
+            to: 0,
+            applied: Vec::new(),
+        };
         for part in std::iter::once(&OWN).chain(&options.extensions) {
-            let version = if exists { version(&mut connection, part).await? } else { 0 };
+            let version = if exists {
+                version(&mut connection, part).await?
+            } else {
+                0
+            };
             if part == &OWN {
                 migrated.from = version;
                 migrated.to = version.max(known(part));
             }
-            for (number, (name, sql)) in (1..).zip(part.migrations).filter(|(number, _)| *number > version) {
+            for (number, (name, sql)) in (1..)
+                .zip(part.migrations)
+                .filter(|(number, _)| *number > version)
+            {
                 migrated.applied.push(format!("{}/{name}", part.name));
                 if !dry_run {
                     run(&mut connection, part.name, number, name, sql).await?;
@@ -55,21 +75,33 @@ impl PostgresLedger {
 
 /// Takes the lock, then makes the schema and its table of migrations.
 async fn prepare(connection: &mut PgConnection, schema: &str) -> Result<(), Fault> {
-    let lock = sqlx::query(sql!("schema_lock")).persistent(false).bind(LOCK).bind(schema);
+    let lock = sqlx::query(sql!("schema_lock"))
+        .persistent(false)
+        .bind(LOCK)
+        .bind(schema);
     lock.execute(&mut *connection).await.map_err(fault)?;
     // A statement of its own: it must see what another process made while the lock was waited for.
-    let find = sqlx::query(sql!("schema_find")).persistent(false).bind(schema);
+    let find = sqlx::query(sql!("schema_find"))
+        .persistent(false)
+        .bind(schema);
     let row = find.fetch_one(&mut *connection).await.map_err(fault)?;
     if !row.try_get::<bool, _>(0).map_err(fault)? {
         let sql = format!("CREATE SCHEMA {}", quoted(schema));
-        sqlx::raw_sql(sqlx::AssertSqlSafe(sql)).execute(&mut *connection).await.map_err(fault)?;
+        sqlx::raw_sql(sqlx::AssertSqlSafe(sql))
+            .execute(&mut *connection)
+            .await
+            .map_err(fault)?;
     }
     session::script(connection, sql!("schema_table")).await
 }
 
 /// Whether the table of migrations is there.
 async fn exists(connection: &mut PgConnection) -> Result<bool, Fault> {
-    let row = sqlx::query(sql!("schema_exists")).persistent(false).fetch_one(connection).await.map_err(fault)?;
+    let row = sqlx::query(sql!("schema_exists"))
+        .persistent(false)
+        .fetch_one(connection)
+        .await
+        .map_err(fault)?;
     row.try_get(0).map_err(fault)
 }
 
@@ -80,9 +112,14 @@ fn known(part: &Extension) -> i32 {
 
 /// How many migrations of a part are in place.
 async fn version(connection: &mut PgConnection, part: &Extension) -> Result<i32, Fault> {
-    let query = sqlx::query(sql!("schema_version")).persistent(false).bind(part.name);
+    let query = sqlx::query(sql!("schema_version"))
+        .persistent(false)
+        .bind(part.name);
     let row = query.fetch_one(connection).await.map_err(fault)?;
-    let (version, least): (i32, i32) = (row.try_get(0).map_err(fault)?, row.try_get(1).map_err(fault)?);
+    let (version, least): (i32, i32) = (
+        row.try_get(0).map_err(fault)?,
+        row.try_get(1).map_err(fault)?,
+    );
     let known = known(part);
     if least > known {
         return Err(Fault::stop(format!(
@@ -106,6 +143,10 @@ async fn run(
     session::script(connection, sql)
         .await
         .map_err(|error| Fault::new(error.class, format!("migration {part}/{name}: {error}")))?;
-    let note = sqlx::query(sql!("schema_note")).persistent(false).bind(part).bind(version).bind(name);
+    let note = sqlx::query(sql!("schema_note"))
+        .persistent(false)
+        .bind(part)
+        .bind(version)
+        .bind(name);
     note.execute(connection).await.map(drop).map_err(fault)
 }

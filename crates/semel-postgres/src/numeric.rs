@@ -51,13 +51,18 @@ pub(crate) fn get(mut bytes: &[u8]) -> Result<i128, BoxDynError> {
     if bytes.len() != usize::from(count) * 2 {
         return Err("a numeric is cut short".into());
     }
-    let out_of_range = || BoxDynError::from("a numeric is beyond 128 bits; widen the reading code or cast it to text");
+    let out_of_range = || {
+        BoxDynError::from("a numeric is beyond 128 bits; widen the reading code or cast it to text")
+    };
     // Summed as a negative number, whose range is the larger one.
     let mut sum = 0_i128;
     for place in 0..i32::from(count) {
         let digit = i128::from(bytes.get_u16());
         if place <= i32::from(weight) {
-            sum = sum.checked_mul(10_000).and_then(|s| s.checked_sub(digit)).ok_or_else(out_of_range)?;
+            sum = sum
+                .checked_mul(10_000)
+                .and_then(|s| s.checked_sub(digit))
+                .ok_or_else(out_of_range)?;
         } else if digit != 0 {
             return Err("a numeric has a fraction, where minor units were expected".into());
         }
@@ -68,7 +73,11 @@ pub(crate) fn get(mut bytes: &[u8]) -> Result<i128, BoxDynError> {
         }
         sum = sum.checked_mul(10_000).ok_or_else(out_of_range)?;
     }
-    if sign == NEGATIVE { Ok(sum) } else { sum.checked_neg().ok_or_else(out_of_range) }
+    if sign == NEGATIVE {
+        Ok(sum)
+    } else {
+        sum.checked_neg().ok_or_else(out_of_range)
+    }
 }
 
 #[cfg(test)]
@@ -85,7 +94,18 @@ mod tests {
 
     #[test]
     fn the_edges_of_128_bits_come_back() {
-        for amount in [0, 1, -1, 9_999, 10_000, -10_000, 100_000_000, i128::MAX, i128::MIN, i128::MIN + 1] {
+        for amount in [
+            0,
+            1,
+            -1,
+            9_999,
+            10_000,
+            -10_000,
+            100_000_000,
+            i128::MAX,
+            i128::MIN,
+            i128::MIN + 1,
+        ] {
             round_trip(amount);
         }
     }
@@ -93,7 +113,10 @@ mod tests {
     #[test]
     fn trailing_zero_digits_that_the_server_strips_are_put_back() {
         // 1_0000_0000: one digit of weight 2.
-        assert_eq!(get(&[0, 1, 0, 2, 0, 0, 0, 0, 0, 1]).expect("valid"), 100_000_000);
+        assert_eq!(
+            get(&[0, 1, 0, 2, 0, 0, 0, 0, 0, 1]).expect("valid"),
+            100_000_000
+        );
     }
 
     #[test]
@@ -102,7 +125,14 @@ mod tests {
         let nan = [0, 0, 0, 0, 0xc0, 0, 0, 0];
         let infinite = [0, 0, 0, 0, 0xd0, 0, 0, 0x20];
         let huge = [0, 1, 0, 10, 0, 0, 0, 0, 0, 1];
-        for bytes in [half.as_slice(), &nan, &infinite, &huge, &[0, 1], &[0, 1, 0, 0, 0, 0, 0, 0]] {
+        for bytes in [
+            half.as_slice(),
+            &nan,
+            &infinite,
+            &huge,
+            &[0, 1],
+            &[0, 1, 0, 0, 0, 0, 0, 0],
+        ] {
             assert!(get(bytes).is_err(), "{bytes:?}");
         }
     }

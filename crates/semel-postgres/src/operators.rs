@@ -3,33 +3,51 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use semel_core::ledger::{ConsumerId, Enrolled, Enrolment, Parked, Reached, SourceId, Which, decode_headers};
+use semel_core::ledger::{
+    ConsumerId, Enrolled, Enrolment, Parked, Reached, SourceId, Which, decode_headers,
+};
 use semel_core::{Fault, Key, Message, Position};
 use sqlx::postgres::{PgBindIterExt, PgRow};
 use sqlx::types::Uuid;
 use sqlx::{PgConnection, Row};
 
-use crate::sql;
 use crate::fault::fault;
 use crate::session;
+use crate::sql;
 use crate::value::{Instant, key, uuid};
 
 /// Registers a consumer and its sources in one transaction.
-pub(crate) async fn enroll(connection: &mut PgConnection, enrolment: &Enrolment) -> Result<Enrolled, Fault> {
+pub(crate) async fn enroll(
+    connection: &mut PgConnection,
+    enrolment: &Enrolment,
+) -> Result<Enrolled, Fault> {
     session::script(connection, sql!("begin")).await?;
     let consumer = consumer(connection, enrolment).await?;
     let sources = sources(connection, consumer, &enrolment.sources).await?;
-    let now = sqlx::query(sql!("now")).fetch_one(&mut *connection).await.and_then(|row| row.try_get(0));
+    let now = sqlx::query(sql!("now"))
+        .fetch_one(&mut *connection)
+        .await
+        .and_then(|row| row.try_get(0));
     let Instant(now_us) = now.map_err(fault)?;
     session::script(connection, "COMMIT").await?;
-    Ok(Enrolled { consumer, sources, now_ms: u64::try_from(now_us / 1_000).unwrap_or(0) })
+    Ok(Enrolled {
+        consumer,
+        sources,
+        now_ms: u64::try_from(now_us / 1_000).unwrap_or(0),
+    })
 }
 
-async fn consumer(connection: &mut PgConnection, enrolment: &Enrolment) -> Result<ConsumerId, Fault> {
+async fn consumer(
+    connection: &mut PgConnection,
+    enrolment: &Enrolment,
+) -> Result<ConsumerId, Fault> {
     let name = &enrolment.consumer;
     let rules = Uuid::from_bytes(enrolment.rules.into_bytes());
     let find = async |connection: &mut PgConnection| {
-        let row = sqlx::query(sql!("consumer_find")).bind(name).fetch_optional(connection).await;
+        let row = sqlx::query(sql!("consumer_find"))
+            .bind(name)
+            .fetch_optional(connection)
+            .await;
         row.map_err(fault)
     };
     let row = match find(connection).await? {
@@ -43,7 +61,9 @@ async fn consumer(connection: &mut PgConnection, enrolment: &Enrolment) -> Resul
                 .await
                 .map_err(fault)?;
             let row = find(connection).await?;
-            row.ok_or_else(|| Fault::busy(format!("consumer `{name}` was deleted while it enrolled")))?
+            row.ok_or_else(|| {
+                Fault::busy(format!("consumer `{name}` was deleted while it enrolled"))
+            })?
         }
     };
     let id: i32 = row.try_get(0).map_err(fault)?;
@@ -62,7 +82,12 @@ async fn consumer(connection: &mut PgConnection, enrolment: &Enrolment) -> Resul
     Ok(ConsumerId(id))
 }
 
-async fn accept(connection: &mut PgConnection, id: i32, rules: Uuid, enrolment: &Enrolment) -> Result<(), Fault> {
+async fn accept(
+    connection: &mut PgConnection,
+    id: i32,
+    rules: Uuid,
+    enrolment: &Enrolment,
+) -> Result<(), Fault> {
     if !enrolment.accept_key_change {
         return Err(Fault::stop(format!(
             "the key rules of consumer `{}` changed: old operations that come again would get new keys and be applied \
@@ -87,7 +112,10 @@ async fn sources(
         .map_err(fault)?;
     let mut known: Vec<(i16, String)> = Vec::new();
     for row in &rows {
-        known.push((row.try_get(0).map_err(fault)?, row.try_get(1).map_err(fault)?));
+        known.push((
+            row.try_get(0).map_err(fault)?,
+            row.try_get(1).map_err(fault)?,
+        ));
     }
     let stored = known.len();
     let mut numbers = Vec::with_capacity(names.len());
@@ -95,8 +123,15 @@ async fn sources(
         let number = match known.iter().find(|(_, n)| n == name) {
             Some((number, _)) => *number,
             None => {
-                let next = known.iter().map(|(n, _)| *n).max().unwrap_or(0).checked_add(1);
-                let next = next.ok_or_else(|| Fault::stop("a consumer has at most 32767 sources in its life"))?;
+                let next = known
+                    .iter()
+                    .map(|(n, _)| *n)
+                    .max()
+                    .unwrap_or(0)
+                    .checked_add(1);
+                let next = next.ok_or_else(|| {
+                    Fault::stop("a consumer has at most 32767 sources in its life")
+                })?;
                 known.push((next, name.clone()));
                 next
             }
@@ -127,16 +162,22 @@ pub(crate) async fn parked(
     let keys = |keys: &[Key]| keys.iter().map(|k| uuid(*k)).collect::<Vec<_>>();
     let query = match which {
         Which::Keys([]) | Which::Awaiting([]) => return Ok(Vec::new()),
-        Which::Keys(wanted) => sqlx::query(sql!("parked_keys")).bind(consumer.0).bind(keys(wanted)),
-        Which::Awaiting(wanted) => {
-            sqlx::query(sql!("parked_awaiting")).bind(consumer.0).bind(keys(wanted))
-        }
+        Which::Keys(wanted) => sqlx::query(sql!("parked_keys"))
+            .bind(consumer.0)
+            .bind(keys(wanted)),
+        Which::Awaiting(wanted) => sqlx::query(sql!("parked_awaiting"))
+            .bind(consumer.0)
+            .bind(keys(wanted)),
         Which::Due => sqlx::query(sql!("parked_due")).bind(consumer.0),
-        Which::After(after) => {
-            sqlx::query(sql!("parked_after")).bind(consumer.0).bind(after.map(uuid))
-        }
+        Which::After(after) => sqlx::query(sql!("parked_after"))
+            .bind(consumer.0)
+            .bind(after.map(uuid)),
     };
-    let rows = query.bind(limit).fetch_all(connection).await.map_err(fault)?;
+    let rows = query
+        .bind(limit)
+        .fetch_all(connection)
+        .await
+        .map_err(fault)?;
     rows.iter().map(parked_row).collect()
 }
 
@@ -145,7 +186,12 @@ fn parked_row(row: &PgRow) -> Result<Parked, Fault> {
         let identity: Uuid = row.try_get("key")?;
         let attempts: i32 = row.try_get("attempts")?;
         let offset: Option<i64> = row.try_get("position")?;
-        let bytes = |name| Ok::<_, sqlx::Error>(row.try_get::<Option<&[u8]>, _>(name)?.map(Bytes::copy_from_slice));
+        let bytes = |name| {
+            Ok::<_, sqlx::Error>(
+                row.try_get::<Option<&[u8]>, _>(name)?
+                    .map(Bytes::copy_from_slice),
+            )
+        };
         let message = Message {
             payload: bytes("payload")?,
             cut: None,
@@ -168,8 +214,12 @@ fn parked_row(row: &PgRow) -> Result<Parked, Fault> {
         Ok((parked, row.try_get("headers")?))
     };
     let (mut parked, headers) = fields().map_err(fault)?;
-    parked.message.headers = decode_headers(&headers)
-        .ok_or_else(|| Fault::stop(format!("the stored headers of parked message {} are damaged", parked.key)))?;
+    parked.message.headers = decode_headers(&headers).ok_or_else(|| {
+        Fault::stop(format!(
+            "the stored headers of parked message {} are damaged",
+            parked.key
+        ))
+    })?;
     Ok(parked)
 }
 

@@ -8,7 +8,6 @@ use semel_sql::Extension;
 use sqlx::ConnectOptions;
 use sqlx::postgres::PgConnectOptions;
 
-
 /// How to reach the database and how long to wait for it. `Debug` never shows the URL, which may hold a
 /// password.
 #[derive(Clone)]
@@ -53,7 +52,9 @@ impl Options {
 
     /// How long an operator's statement may take in all before its connection is given up, ms.
     pub(crate) const fn call_limit_ms(&self) -> u64 {
-        self.connect_timeout_ms.saturating_add(self.statement_timeout_ms).saturating_add(5_000)
+        self.connect_timeout_ms
+            .saturating_add(self.statement_timeout_ms)
+            .saturating_add(5_000)
     }
 
     /// The driver's form.
@@ -62,18 +63,27 @@ impl Options {
     /// `Stop` when the URL is none. The text never repeats the URL.
     pub(crate) fn parse(&self) -> Result<PgConnectOptions, Fault> {
         let scheme = self.url.starts_with("postgres://") || self.url.starts_with("postgresql://");
-        let parsed = PgConnectOptions::from_str(&self.url).ok().filter(|_| scheme);
+        let parsed = PgConnectOptions::from_str(&self.url)
+            .ok()
+            .filter(|_| scheme);
         let options = parsed.ok_or_else(|| {
-            Fault::stop("the ledger's URL is not one; write `postgres://USER:PASSWORD@HOST:PORT/DATABASE`")
+            Fault::stop(
+                "the ledger's URL is not one; write `postgres://USER:PASSWORD@HOST:PORT/DATABASE`",
+            )
         })?;
         // A staged handler prepares about six statements a table.
-        Ok(options.application_name("semel").statement_cache_capacity(512).disable_statement_logging())
+        Ok(options
+            .application_name("semel")
+            .statement_cache_capacity(512)
+            .disable_statement_logging())
     }
 }
 
 impl fmt::Debug for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Options").field("schema", &self.schema).finish_non_exhaustive()
+        f.debug_struct("Options")
+            .field("schema", &self.schema)
+            .finish_non_exhaustive()
     }
 }
 

@@ -13,7 +13,9 @@ use std::time::Duration;
 
 use semel_core::ledger::encode_headers;
 use semel_core::sink::IDEMPOTENCY_KEY;
-use semel_core::source::{BoxFuture, Delivery, Limit, Receipt, Received, Settle, Settled, Settlements};
+use semel_core::source::{
+    BoxFuture, Delivery, Limit, Receipt, Received, Settle, Settled, Settlements,
+};
 use semel_core::{Fault, Outgoing, Sink, Source};
 use sqlx::PgConnection;
 use sqlx::types::Uuid;
@@ -49,7 +51,9 @@ pub struct QueueOptions {
 impl Default for QueueOptions {
     /// A minute: longer than any healthy unit.
     fn default() -> Self {
-        Self { visibility_ms: 60_000 }
+        Self {
+            visibility_ms: 60_000,
+        }
     }
 }
 
@@ -76,11 +80,14 @@ struct Inner {
 #[derive(Default)]
 struct Reader {
     connection: Option<PgConnection>,
-    under_way: Option<JoinHandle<(Option<PgConnection>, Result<Found, Fault>)>>,
+    under_way: Option<JoinHandle<Taking>>,
     /// Leased, and not handed out yet.
     buffer: VecDeque<Delivery>,
     drained_told: bool,
 }
+
+/// A taking's end: its connection, if all went well, and what it found.
+type Taking = (Option<PgConnection>, Result<Found, Fault>);
 
 /// What a taking found.
 enum Found {
@@ -92,7 +99,9 @@ enum Found {
 
 impl fmt::Debug for PostgresQueue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PostgresQueue").field("name", &self.inner.name).finish_non_exhaustive()
+        f.debug_struct("PostgresQueue")
+            .field("name", &self.inner.name)
+            .finish_non_exhaustive()
     }
 }
 
@@ -115,7 +124,9 @@ impl PostgresQueue {
             writer: Mutex::default(),
             put: Notify::new(),
         };
-        Ok(Self { inner: Arc::new(inner) })
+        Ok(Self {
+            inner: Arc::new(inner),
+        })
     }
 
     async fn next(&self, limit: Limit) -> Result<Received, Fault> {
@@ -139,7 +150,8 @@ impl PostgresQueue {
                 }
             }
             // Put by this handle, or time to look again: either way the table is asked.
-            let _ = tokio::time::timeout(Duration::from_millis(wait), self.inner.put.notified()).await;
+            let _ =
+                tokio::time::timeout(Duration::from_millis(wait), self.inner.put.notified()).await;
             wait = (wait * 2).min(POLL_MS_MAX);
         }
     }
@@ -151,7 +163,8 @@ impl PostgresQueue {
         });
         let ended = under_way.await;
         reader.under_way = None;
-        let (connection, found) = ended.map_err(|error| Fault::down(format!("taking from the queue: {error}")))?;
+        let (connection, found) =
+            ended.map_err(|error| Fault::down(format!("taking from the queue: {error}")))?;
         reader.connection = connection;
         found
     }
@@ -162,11 +175,15 @@ impl PostgresQueue {
         let mut again: Vec<(i64, i32, i64)> = Vec::new();
         for settlement in &settlements.receipts {
             let receipt = settlement.receipt();
-            let place = i64::try_from(receipt.tag().get()).and_then(|id| Ok((id, i32::try_from(receipt.generation())?)));
-            let (id, attempt) = place.map_err(|_| Fault::stop("a receipt of another source came to this queue"))?;
+            let place = i64::try_from(receipt.tag().get())
+                .and_then(|id| Ok((id, i32::try_from(receipt.generation())?)));
+            let (id, attempt) =
+                place.map_err(|_| Fault::stop("a receipt of another source came to this queue"))?;
             match settlement.verdict() {
                 Settle::Ack => done.push((id, attempt)),
-                Settle::Nack { delay_ms } => again.push((id, attempt, i64::try_from(delay_ms).unwrap_or(i64::MAX))),
+                Settle::Nack { delay_ms } => {
+                    again.push((id, attempt, i64::try_from(delay_ms).unwrap_or(i64::MAX)))
+                }
             }
         }
         done.sort_unstable();
@@ -181,7 +198,9 @@ impl PostgresQueue {
         if !again.is_empty() {
             inner.put.notify_one();
         }
-        Ok(Settled { lost: done.len().saturating_sub(acked) })
+        Ok(Settled {
+            lost: done.len().saturating_sub(acked),
+        })
     }
 
     async fn published(&self, messages: &[Outgoing]) -> Result<(), Fault> {
@@ -197,7 +216,11 @@ impl PostgresQueue {
         let mut rest = messages;
         while !rest.is_empty() {
             let (now, later) = rest.split_at(chunk(rest));
-            inner.on(&inner.writer, "publishing", async |connection| put(connection, &inner.name, now).await).await?;
+            inner
+                .on(&inner.writer, "publishing", async |connection| {
+                    put(connection, &inner.name, now).await
+                })
+                .await?;
             inner.put.notify_one();
             rest = later;
         }
@@ -222,24 +245,40 @@ impl Reader {
 
 impl Inner {
     /// Takes what is visible. Owns its connection, and gives it back when all went well.
-    async fn take(
-        self: Arc<Self>,
-        connection: Option<PgConnection>,
-        limit: Limit,
-    ) -> (Option<PgConnection>, Result<Found, Fault>) {
-        let taking = session::within(self.options.call_limit_ms(), "taking from the queue", async {
-            let mut connection = match connection {
-                Some(connection) => connection,
-                None => session::open(&self.options, Purpose::Work).await?,
-            };
-            let taken = take(&mut connection, &self.name, self.lease, self.visibility_ms, limit).await?;
-            let found = if taken.is_empty() {
-                if left(&mut connection, &self.name).await? { Found::Invisible } else { Found::Nothing }
-            } else {
-                Found::Leased(taken.into_iter().map(|taken| self.delivery(taken)).collect::<Result<_, _>>()?)
-            };
-            Ok((connection, found))
-        });
+    async fn take(self: Arc<Self>, connection: Option<PgConnection>, limit: Limit) -> Taking {
+        let taking = session::within(
+            self.options.call_limit_ms(),
+            "taking from the queue",
+            async {
+                let mut connection = match connection {
+                    Some(connection) => connection,
+                    None => session::open(&self.options, Purpose::Work).await?,
+                };
+                let taken = take(
+                    &mut connection,
+                    &self.name,
+                    self.lease,
+                    self.visibility_ms,
+                    limit,
+                )
+                .await?;
+                let found = if taken.is_empty() {
+                    if left(&mut connection, &self.name).await? {
+                        Found::Invisible
+                    } else {
+                        Found::Nothing
+                    }
+                } else {
+                    Found::Leased(
+                        taken
+                            .into_iter()
+                            .map(|taken| self.delivery(taken))
+                            .collect::<Result<_, _>>()?,
+                    )
+                };
+                Ok((connection, found))
+            },
+        );
         match taking.await {
             Ok((connection, found)) => (Some(connection), Ok(found)),
             Err(error) => (None, Err(error)),
@@ -248,11 +287,20 @@ impl Inner {
 
     fn delivery(&self, taken: Taken) -> Result<Delivery, Fault> {
         let tag = u64::try_from(taken.id).ok().and_then(NonZeroU64::new);
-        let tag = tag.ok_or_else(|| Fault::stop(format!("queue row {} has an id that no identity gives", taken.id)))?;
+        let tag = tag.ok_or_else(|| {
+            Fault::stop(format!(
+                "queue row {} has an id that no identity gives",
+                taken.id
+            ))
+        })?;
         // Each lease of a row counts its attempt up, so the attempt tells a receipt of an older lease.
         let receipt = Receipt::new(u64::from(taken.attempt), 0, tag);
         let message = taken.message(&self.name, tag.get())?;
-        Ok(Delivery { receipt, message, mark: None })
+        Ok(Delivery {
+            receipt,
+            message,
+            mark: None,
+        })
     }
 
     /// Runs a call on a connection of its own, which is kept only when it went well.
@@ -279,8 +327,14 @@ impl Inner {
 }
 
 fn size(message: &Outgoing) -> usize {
-    let headers: usize = message.headers.iter().map(|(n, v)| n.len() + v.len() + 8).sum();
-    message.payload.as_ref().map_or(0, bytes::Bytes::len) + headers + message.message_key.as_ref().map_or(0, bytes::Bytes::len)
+    let headers: usize = message
+        .headers
+        .iter()
+        .map(|(n, v)| n.len() + v.len() + 8)
+        .sum();
+    message.payload.as_ref().map_or(0, bytes::Bytes::len)
+        + headers
+        + message.message_key.as_ref().map_or(0, bytes::Bytes::len)
 }
 
 /// How many of `messages` go into one insert: at least one.

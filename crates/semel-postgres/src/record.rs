@@ -3,27 +3,39 @@
 
 use std::collections::BTreeMap;
 
-use semel_core::ledger::{ConsumerId, LaneId, Letter, Park, Reached, Record, Sighting, Written, encode_headers};
+use semel_core::ledger::{
+    ConsumerId, LaneId, Letter, Park, Reached, Record, Sighting, Written, encode_headers,
+};
 use semel_core::{Fault, Key};
 use semel_sql::letter_id;
 use sqlx::postgres::PgBindIterExt;
 use sqlx::types::Uuid;
 use sqlx::{PgConnection, Row};
 
-use crate::sql;
 use crate::fault::fault;
+use crate::sql;
 use crate::value::{storable, uuid};
 
 /// The longest wait that is stored, ms: a hundred years, since the server's instants end somewhere too.
 const WAIT_MS_MAX: u64 = 100 * 365 * 86_400_000;
 
-pub(crate) async fn write(connection: &mut PgConnection, lane: LaneId, record: &Record) -> Result<Written, Fault> {
+pub(crate) async fn write(
+    connection: &mut PgConnection,
+    lane: LaneId,
+    record: &Record,
+) -> Result<Written, Fault> {
     let consumer = lane.consumer;
     notes(connection, consumer, record).await?;
     by_keys(connection, consumer, sql!("unclaim"), &record.unclaims).await?;
     parks(connection, consumer, &record.parks).await?;
     by_keys(connection, consumer, sql!("unpark"), &record.unparks).await?;
-    by_keys(connection, consumer, sql!("attempt_settle"), &record.settled_attempts).await?;
+    by_keys(
+        connection,
+        consumer,
+        sql!("attempt_settle"),
+        &record.settled_attempts,
+    )
+    .await?;
     let new_letters = letters(connection, consumer, &record.letters).await?;
     sightings(connection, consumer, &record.sightings).await?;
     positions(connection, lane, &record.positions).await?;
@@ -51,7 +63,10 @@ pub(crate) async fn attempt(
         let count: i32 = row.try_get(1).map_err(fault)?;
         counts.insert(key, u32::try_from(count).unwrap_or(0));
     }
-    Ok(keys.iter().map(|key| counts.get(&uuid(*key)).copied().unwrap_or(0)).collect())
+    Ok(keys
+        .iter()
+        .map(|key| counts.get(&uuid(*key)).copied().unwrap_or(0))
+        .collect())
 }
 
 async fn by_keys(
@@ -63,11 +78,17 @@ async fn by_keys(
     if keys.is_empty() {
         return Ok(());
     }
-    let query = sqlx::query(sql).bind(consumer.0).bind(keys.iter().map(|k| uuid(*k)).bind_iter());
+    let query = sqlx::query(sql)
+        .bind(consumer.0)
+        .bind(keys.iter().map(|k| uuid(*k)).bind_iter());
     query.execute(connection).await.map(drop).map_err(fault)
 }
 
-async fn notes(connection: &mut PgConnection, consumer: ConsumerId, record: &Record) -> Result<(), Fault> {
+async fn notes(
+    connection: &mut PgConnection,
+    consumer: ConsumerId,
+    record: &Record,
+) -> Result<(), Fault> {
     let notes = &record.notes;
     if notes.is_empty() {
         return Ok(());
@@ -76,7 +97,12 @@ async fn notes(connection: &mut PgConnection, consumer: ConsumerId, record: &Rec
         .bind(consumer.0)
         .bind(notes.iter().map(|n| uuid(n.key)).bind_iter())
         .bind(notes.iter().map(|n| n.outcome.number()).bind_iter())
-        .bind(notes.iter().map(|n| n.code.as_ref().map(|c| c.as_str())).bind_iter())
+        .bind(
+            notes
+                .iter()
+                .map(|n| n.code.as_ref().map(|c| c.as_str()))
+                .bind_iter(),
+        )
         .bind(notes.iter().map(|n| n.reply.as_deref()).bind_iter())
         .execute(connection)
         .await
@@ -84,12 +110,17 @@ async fn notes(connection: &mut PgConnection, consumer: ConsumerId, record: &Rec
         .map_err(fault)
 }
 
-async fn parks(connection: &mut PgConnection, consumer: ConsumerId, parks: &[Park]) -> Result<(), Fault> {
+async fn parks(
+    connection: &mut PgConnection,
+    consumer: ConsumerId,
+    parks: &[Park],
+) -> Result<(), Fault> {
     if parks.is_empty() {
         return Ok(());
     }
     let places = offsets(parks.iter().map(|p| p.message.position.offset))?;
-    let wait = |ms: u64| i64::try_from(ms.min(WAIT_MS_MAX)).expect("a hundred years of ms have 42 bits");
+    let wait =
+        |ms: u64| i64::try_from(ms.min(WAIT_MS_MAX)).expect("a hundred years of ms have 42 bits");
     sqlx::query(sql!("park"))
         .bind(consumer.0)
         .bind(parks.iter().map(|p| uuid(p.key)).bind_iter())
@@ -97,12 +128,32 @@ async fn parks(connection: &mut PgConnection, consumer: ConsumerId, parks: &[Par
         .bind(parks.iter().map(|p| p.awaiting.kind.as_str()).bind_iter())
         .bind(parks.iter().map(|p| uuid(p.awaiting.key)).bind_iter())
         .bind(parks.iter().map(|p| p.source.0).bind_iter())
-        .bind(parks.iter().map(|p| storable(&p.message.position.partition)).bind_iter())
+        .bind(
+            parks
+                .iter()
+                .map(|p| storable(&p.message.position.partition))
+                .bind_iter(),
+        )
         .bind(places)
-        .bind(parks.iter().map(|p| encode_headers(&p.message.headers)).bind_iter())
-        .bind(parks.iter().map(|p| p.message.message_key.as_deref()).bind_iter())
+        .bind(
+            parks
+                .iter()
+                .map(|p| encode_headers(&p.message.headers))
+                .bind_iter(),
+        )
+        .bind(
+            parks
+                .iter()
+                .map(|p| p.message.message_key.as_deref())
+                .bind_iter(),
+        )
         .bind(parks.iter().map(|p| p.message.timestamp_ms).bind_iter())
-        .bind(parks.iter().map(|p| p.message.payload.as_deref()).bind_iter())
+        .bind(
+            parks
+                .iter()
+                .map(|p| p.message.payload.as_deref())
+                .bind_iter(),
+        )
         .bind(parks.iter().map(|p| wait(p.due_in_ms)).bind_iter())
         .bind(parks.iter().map(|p| wait(p.deadline_in_ms)).bind_iter())
         .execute(connection)
@@ -121,20 +172,31 @@ struct Counted<'a> {
 fn counted(letters: &[Letter]) -> BTreeMap<Uuid, Counted<'_>> {
     let mut distinct = BTreeMap::new();
     for letter in letters {
-        distinct.entry(uuid(letter_id(letter))).or_insert(Counted { letter, count: 0 }).count += 1;
+        distinct
+            .entry(uuid(letter_id(letter)))
+            .or_insert(Counted { letter, count: 0 })
+            .count += 1;
     }
     distinct
 }
 
 /// Keeps dead letters; how many are new.
-async fn letters(connection: &mut PgConnection, consumer: ConsumerId, letters: &[Letter]) -> Result<usize, Fault> {
+async fn letters(
+    connection: &mut PgConnection,
+    consumer: ConsumerId,
+    letters: &[Letter],
+) -> Result<usize, Fault> {
     if letters.is_empty() {
         return Ok(0);
     }
     let distinct = counted(letters);
     let all = || distinct.values().map(|c| c.letter);
     let places = offsets(all().map(|l| l.message.position.offset))?;
-    let size = |l: &Letter| l.message.cut.map_or(l.message.bytes().len() as u64, |cut| cut.size);
+    let size = |l: &Letter| {
+        l.message
+            .cut
+            .map_or(l.message.bytes().len() as u64, |cut| cut.size)
+    };
     let rows = sqlx::query(sql!("dead"))
         .bind(consumer.0)
         .bind(distinct.keys().copied().bind_iter())
@@ -144,16 +206,32 @@ async fn letters(connection: &mut PgConnection, consumer: ConsumerId, letters: &
         .bind(all().map(|l| storable(&l.detail)).bind_iter())
         .bind(all().map(|l| l.field.as_deref().map(storable)).bind_iter())
         .bind(all().map(|l| Uuid::from_bytes(l.hash)).bind_iter())
-        .bind(all().map(|l| i32::try_from(l.attempts).unwrap_or(i32::MAX)).bind_iter())
+        .bind(
+            all()
+                .map(|l| i32::try_from(l.attempts).unwrap_or(i32::MAX))
+                .bind_iter(),
+        )
         .bind(distinct.values().map(|c| c.count).bind_iter())
         .bind(all().map(|l| l.source.0).bind_iter())
-        .bind(all().map(|l| storable(&l.message.position.partition)).bind_iter())
+        .bind(
+            all()
+                .map(|l| storable(&l.message.position.partition))
+                .bind_iter(),
+        )
         .bind(places)
-        .bind(all().map(|l| encode_headers(&l.message.headers)).bind_iter())
+        .bind(
+            all()
+                .map(|l| encode_headers(&l.message.headers))
+                .bind_iter(),
+        )
         .bind(all().map(|l| l.message.message_key.as_deref()).bind_iter())
         .bind(all().map(|l| l.message.timestamp_ms).bind_iter())
         .bind(all().map(|l| l.message.payload.as_deref()).bind_iter())
-        .bind(all().map(|l| i64::try_from(size(l)).unwrap_or(i64::MAX)).bind_iter())
+        .bind(
+            all()
+                .map(|l| i64::try_from(size(l)).unwrap_or(i64::MAX))
+                .bind_iter(),
+        )
         .fetch_all(connection)
         .await
         .map_err(fault)?;
@@ -167,7 +245,11 @@ async fn letters(connection: &mut PgConnection, consumer: ConsumerId, letters: &
     Ok(new)
 }
 
-async fn sightings(connection: &mut PgConnection, consumer: ConsumerId, sightings: &[Sighting]) -> Result<(), Fault> {
+async fn sightings(
+    connection: &mut PgConnection,
+    consumer: ConsumerId,
+    sightings: &[Sighting],
+) -> Result<(), Fault> {
     if sightings.is_empty() {
         return Ok(());
     }
@@ -186,7 +268,11 @@ async fn sightings(connection: &mut PgConnection, consumer: ConsumerId, sighting
         .map_err(fault)
 }
 
-async fn positions(connection: &mut PgConnection, lane: LaneId, reached: &[Reached]) -> Result<(), Fault> {
+async fn positions(
+    connection: &mut PgConnection,
+    lane: LaneId,
+    reached: &[Reached],
+) -> Result<(), Fault> {
     if reached.is_empty() {
         return Ok(());
     }
@@ -214,7 +300,13 @@ async fn positions(connection: &mut PgConnection, lane: LaneId, reached: &[Reach
 /// Offsets as the database's 64 signed bits.
 fn offsets(offsets: impl Iterator<Item = Option<u64>>) -> Result<Vec<Option<i64>>, Fault> {
     let signed = |offset: u64| {
-        i64::try_from(offset).map_err(|_| Fault::stop(format!("offset {offset} is beyond 63 bits, which no broker counts to")))
+        i64::try_from(offset).map_err(|_| {
+            Fault::stop(format!(
+                "offset {offset} is beyond 63 bits, which no broker counts to"
+            ))
+        })
     };
-    offsets.map(|offset| offset.map(signed).transpose()).collect()
+    offsets
+        .map(|offset| offset.map(signed).transpose())
+        .collect()
 }

@@ -6,10 +6,10 @@ use semel_core::ledger::{Committed, Fence, LaneId, Resolved};
 use sqlx::types::Uuid;
 use sqlx::{PgConnection, Row};
 
-use crate::sql;
 use crate::fault::{fault, is_lock_timeout};
 use crate::ledger::Shared;
 use crate::session::{self, Purpose};
+use crate::sql;
 
 /// How long a resolution may take in all, beyond connecting: two waits for the lock, ending the holder, and a
 /// commit that may wait for a standby, ms.
@@ -17,7 +17,10 @@ const MARGIN_MS: u64 = 30_000;
 
 pub(crate) async fn resolve(shared: &Shared, fence: Fence) -> Result<Resolved, Fault> {
     let options = &shared.options;
-    let limit = options.connect_timeout_ms.saturating_add(options.resolve_wait_ms.saturating_mul(2)).saturating_add(MARGIN_MS);
+    let limit = options
+        .connect_timeout_ms
+        .saturating_add(options.resolve_wait_ms.saturating_mul(2))
+        .saturating_add(MARGIN_MS);
     let unit = session::within(limit, "asking after a lost commit", async {
         let mut connection = session::open(options, Purpose::Resolve).await?;
         let unit = locked(&mut connection, fence.lane).await?;
@@ -90,10 +93,20 @@ mod tests {
 
     #[test]
     fn the_fence_tells_committed_from_rolled_back_from_lost() {
-        let lane = LaneId { consumer: ConsumerId(1), instance: Instance([7; 16]), lane: 0 };
+        let lane = LaneId {
+            consumer: ConsumerId(1),
+            instance: Instance([7; 16]),
+            lane: 0,
+        };
         let fence = Fence { lane, unit: 5 };
-        assert_eq!(compare(Some(5), fence, 4), Resolved::Committed(Committed::witnessed(fence)));
-        assert_eq!(compare(Some(6), fence, 4), Resolved::Committed(Committed::witnessed(fence)));
+        assert_eq!(
+            compare(Some(5), fence, 4),
+            Resolved::Committed(Committed::witnessed(fence))
+        );
+        assert_eq!(
+            compare(Some(6), fence, 4),
+            Resolved::Committed(Committed::witnessed(fence))
+        );
         assert_eq!(compare(Some(4), fence, 4), Resolved::RolledBack);
         assert_eq!(compare(Some(4), fence, 5), Resolved::Lost);
         assert_eq!(compare(Some(3), fence, 3), Resolved::Lost);

@@ -23,7 +23,11 @@ impl Statements {
     pub(crate) fn of(&self, table: &'static Table) -> Arc<Acts> {
         let address = std::ptr::from_ref(table).addr();
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(known.entry(address).or_insert_with(|| Arc::new(Acts::of(table))))
+        Arc::clone(
+            known
+                .entry(address)
+                .or_insert_with(|| Arc::new(Acts::of(table))),
+        )
     }
 }
 
@@ -50,7 +54,12 @@ pub(crate) async fn read(
     table: &'static Table,
     ids: &[Value],
 ) -> Result<Vec<Value>, Fault> {
-    let ids = Cells { kind: table.columns[0].kind, values: ids, width: 1, place: 0 };
+    let ids = Cells {
+        kind: table.columns[0].kind,
+        values: ids,
+        width: 1,
+        place: 0,
+    };
     fetch(connection, query(&sql).bind(ids), table).await
 }
 
@@ -76,7 +85,12 @@ pub(crate) async fn insert(
 ) -> Result<usize, Fault> {
     let mut query = query(&acts.insert);
     for (place, column) in table.columns.iter().enumerate() {
-        query = query.bind(Cells { kind: column.kind, values, width: table.width(), place });
+        query = query.bind(Cells {
+            kind: column.kind,
+            values,
+            width: table.width(),
+            place,
+        });
     }
     count(query.execute(connection).await)
 }
@@ -91,14 +105,20 @@ pub(crate) async fn update(
     let mut query = query(acts.update.as_ref().ok_or_else(|| fixed(table))?);
     for (place, column) in table.columns.iter().enumerate() {
         if place == 0 || column.change != Change::Fixed {
-            query = query.bind(Cells { kind: column.kind, values, width: table.width(), place });
+            query = query.bind(Cells {
+                kind: column.kind,
+                values,
+                width: table.width(),
+                place,
+            });
         }
     }
     count(query.execute(connection).await)
 }
 
 fn count(done: Result<sqlx::postgres::PgQueryResult, sqlx::Error>) -> Result<usize, Fault> {
-    done.map(|done| usize::try_from(done.rows_affected()).unwrap_or(usize::MAX)).map_err(fault)
+    done.map(|done| usize::try_from(done.rows_affected()).unwrap_or(usize::MAX))
+        .map_err(fault)
 }
 
 /// Adds to counters; the rows as they are now, flat.
@@ -108,19 +128,43 @@ pub(crate) async fn add(
     table: &'static Table,
     deltas: &[Delta],
 ) -> Result<Vec<Value>, Fault> {
-    let sql = if deltas.len() == 1 { &acts.add_one } else { &acts.add_many };
+    let sql = if deltas.len() == 1 {
+        &acts.add_one
+    } else {
+        &acts.add_many
+    };
     let mut query = query(sql.as_ref().ok_or_else(|| fixed(table))?);
-    let seen: Vec<Value> = deltas.iter().flat_map(|delta| delta.seen.iter().cloned()).collect();
+    let seen: Vec<Value> = deltas
+        .iter()
+        .flat_map(|delta| delta.seen.iter().cloned())
+        .collect();
     // What was seen is the identity and the `Set` columns alone, so it is narrower than the table.
-    let checked = table.columns.iter().enumerate().filter(|(place, c)| *place == 0 || c.change == Change::Set);
+    let checked = table
+        .columns
+        .iter()
+        .enumerate()
+        .filter(|(place, c)| *place == 0 || c.change == Change::Set);
     let checked: Vec<_> = checked.map(|(_, column)| column.kind).collect();
     for (place, kind) in checked.iter().enumerate() {
-        query = query.bind(Cells { kind: *kind, values: &seen, width: checked.len(), place });
+        query = query.bind(Cells {
+            kind: *kind,
+            values: &seen,
+            width: checked.len(),
+            place,
+        });
     }
     for (place, column) in table.counters().enumerate() {
         let kind = table.columns[column].kind;
-        let values: Vec<Value> = deltas.iter().map(|delta| raised(kind, delta.add[place])).collect::<Result<_, _>>()?;
-        query = query.bind(Cells { kind, values: &values, width: 1, place: 0 });
+        let values: Vec<Value> = deltas
+            .iter()
+            .map(|delta| raised(kind, delta.add[place]))
+            .collect::<Result<_, _>>()?;
+        query = query.bind(Cells {
+            kind,
+            values: &values,
+            width: 1,
+            place: 0,
+        });
     }
     fetch(connection, query, table).await
 }
@@ -128,7 +172,8 @@ pub(crate) async fn add(
 fn raised(kind: Type, by: i128) -> Result<Value, Fault> {
     match kind {
         Type::Int => {
-            let by = i64::try_from(by).map_err(|_| Fault::poison(format!("{by} does not fit a counter of 64 bits")))?;
+            let by = i64::try_from(by)
+                .map_err(|_| Fault::poison(format!("{by} does not fit a counter of 64 bits")))?;
             Ok(Value::Int(by))
         }
         Type::Amount | Type::Text | Type::Bytes | Type::Key | Type::Time => Ok(Value::Amount(by)),
@@ -136,5 +181,8 @@ fn raised(kind: Type, by: i128) -> Result<Value, Fault> {
 }
 
 fn fixed(table: &Table) -> Fault {
-    Fault::poison(format!("table `{}` declares no column that changes in this way", table.name))
+    Fault::poison(format!(
+        "table `{}` declares no column that changes in this way",
+        table.name
+    ))
 }

@@ -7,9 +7,9 @@ use std::time::Duration;
 use semel_core::{Class, Fault};
 use sqlx::{ConnectOptions, Connection, PgConnection, Row};
 
-use crate::sql;
 use crate::fault::{classify, fault};
 use crate::options::{Options, quoted};
+use crate::sql;
 
 /// What a session is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,7 +36,9 @@ pub(crate) async fn open(options: &Options, purpose: Purpose) -> Result<PgConnec
         "PostgreSQL at {}:{}, database `{}`, as user `{}`",
         driver.get_host(),
         driver.get_port(),
-        driver.get_database().unwrap_or_else(|| driver.get_username()),
+        driver
+            .get_database()
+            .unwrap_or_else(|| driver.get_username()),
         driver.get_username(),
     );
     let limit = options.connect_timeout_ms;
@@ -47,7 +49,9 @@ pub(crate) async fn open(options: &Options, purpose: Purpose) -> Result<PgConnec
     };
     let connected = tokio::time::timeout(Duration::from_millis(limit), setting_up).await;
     match connected {
-        Err(_) => Err(Fault::down(format!("{place} did not answer within {limit} ms; is it reachable?"))),
+        Err(_) => Err(Fault::down(format!(
+            "{place} did not answer within {limit} ms; is it reachable?"
+        ))),
         Ok(Err(error)) => Err(refused(&place, &error)),
         Ok(Ok((_, true))) if purpose != Purpose::Read => Err(Fault::down(format!(
             "{place} is a standby; the ledger needs the primary: connect to it, or promote this one"
@@ -56,14 +60,26 @@ pub(crate) async fn open(options: &Options, purpose: Purpose) -> Result<PgConnec
     }
 }
 
-async fn set_up(connection: &mut PgConnection, options: &Options, purpose: Purpose) -> Result<bool, sqlx::Error> {
+async fn set_up(
+    connection: &mut PgConnection,
+    options: &Options,
+    purpose: Purpose,
+) -> Result<bool, sqlx::Error> {
     let (statement_ms, lock_ms, idle_ms) = match purpose {
-        Purpose::Work => (options.statement_timeout_ms, options.lock_timeout_ms, options.idle_timeout_ms),
+        Purpose::Work => (
+            options.statement_timeout_ms,
+            options.lock_timeout_ms,
+            options.idle_timeout_ms,
+        ),
         Purpose::Resolve => (0, options.resolve_wait_ms, options.idle_timeout_ms),
         Purpose::Read => (0, options.lock_timeout_ms, options.idle_timeout_ms),
         Purpose::Migrate => (0, 0, 0),
     };
-    let read_only = if purpose == Purpose::Read { "on" } else { "off" };
+    let read_only = if purpose == Purpose::Read {
+        "on"
+    } else {
+        "off"
+    };
     let row = sqlx::query(sql!("session"))
         .persistent(false)
         .bind(quoted(&options.schema))
@@ -79,7 +95,9 @@ async fn set_up(connection: &mut PgConnection, options: &Options, purpose: Purpo
 /// A connection that was refused. What is wrong with the settings looks like an outage too: the operator may be
 /// about to mend it, and nothing is lost by waiting.
 fn refused(place: &str, error: &sqlx::Error) -> Fault {
-    let code = error.as_database_error().and_then(sqlx::error::DatabaseError::code);
+    let code = error
+        .as_database_error()
+        .and_then(sqlx::error::DatabaseError::code);
     let advice = match code.as_deref() {
         Some("28P01" | "28000") => "check the user and password",
         Some("3D000") => "create the database or correct its name",
@@ -87,8 +105,15 @@ fn refused(place: &str, error: &sqlx::Error) -> Fault {
         Some("57P03") => "it is starting or stopping",
         _ => "is it running and reachable?",
     };
-    let class = if classify(error) == Class::Busy { Class::Busy } else { Class::Down };
-    Fault::new(class, format!("cannot connect to {place}: {error}; {advice}"))
+    let class = if classify(error) == Class::Busy {
+        Class::Busy
+    } else {
+        Class::Down
+    };
+    Fault::new(
+        class,
+        format!("cannot connect to {place}: {error}; {advice}"),
+    )
 }
 
 /// Says goodbye, so that the server's log has no lost connection. Of no consequence.
@@ -104,11 +129,17 @@ pub(crate) async fn within<T>(
 ) -> Result<T, Fault> {
     match tokio::time::timeout(Duration::from_millis(limit_ms), call).await {
         Ok(result) => result,
-        Err(_) => Err(Fault::down(format!("{what} took longer than {limit_ms} ms; its connection was given up"))),
+        Err(_) => Err(Fault::down(format!(
+            "{what} took longer than {limit_ms} ms; its connection was given up"
+        ))),
     }
 }
 
 /// Runs a text of several statements.
 pub(crate) async fn script(connection: &mut PgConnection, sql: &'static str) -> Result<(), Fault> {
-    sqlx::raw_sql(sql).execute(connection).await.map(drop).map_err(fault)
+    sqlx::raw_sql(sql)
+        .execute(connection)
+        .await
+        .map(drop)
+        .map_err(fault)
 }

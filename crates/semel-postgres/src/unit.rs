@@ -7,12 +7,12 @@ use semel_core::ledger::{Claim, Claimed, Commit, Committed, Fence, Record, Save,
 use semel_core::rows::{Lock, Rows, Table, Value};
 use semel_core::{Fault, Key, Unit, rows};
 use semel_sql::{Lend, Tx, Watch};
-use sqlx::types::Uuid;
 use sqlx::Row;
+use sqlx::types::Uuid;
 
-use crate::sql;
 use crate::fault::{classify, fault, proves_rollback};
 use crate::ledger::PostgresLane;
+use crate::sql;
 use crate::{claim, record, session};
 
 /// An open unit of work. Dropping it closes the connection, which rolls it back.
@@ -30,14 +30,24 @@ pub struct PostgresUnit {
 
 impl fmt::Debug for PostgresUnit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PostgresUnit").field("fence", &self.fence).field("watch", &self.watch).finish_non_exhaustive()
+        f.debug_struct("PostgresUnit")
+            .field("fence", &self.fence)
+            .field("watch", &self.watch)
+            .finish_non_exhaustive()
     }
 }
 
 impl PostgresUnit {
     pub(crate) fn new(lane: PostgresLane, fence: Fence) -> Self {
         let watch = Watch::new(classify);
-        Self { lane, fence, watch, claims_saved: false, group_saved: false, under_way: false }
+        Self {
+            lane,
+            fence,
+            watch,
+            claims_saved: false,
+            group_saved: false,
+            under_way: false,
+        }
     }
 
     /// Runs one call on the connection.
@@ -46,7 +56,9 @@ impl PostgresUnit {
         call: impl AsyncFnOnce(&mut PostgresLane) -> Result<T, Fault> + Send,
     ) -> Result<T, Fault> {
         if self.under_way {
-            return Err(Fault::down("a call on this unit was dropped before it ended; drop the unit and run it again"));
+            return Err(Fault::down(
+                "a call on this unit was dropped before it ended; drop the unit and run it again",
+            ));
         }
         self.under_way = true;
         let answer = call(&mut self.lane).await;
@@ -55,7 +67,8 @@ impl PostgresUnit {
     }
 
     async fn script(&mut self, sql: &'static str) -> Result<(), Fault> {
-        self.run(async |lane| session::script(&mut lane.connection, sql).await).await
+        self.run(async |lane| session::script(&mut lane.connection, sql).await)
+            .await
     }
 
     /// Whether the fence row still carries this unit's number, written by this transaction.
@@ -85,7 +98,8 @@ impl Unit for PostgresUnit {
     }
 
     async fn claim(&mut self, claims: &[Claim]) -> Result<Vec<Claimed>, Fault> {
-        self.run(async |lane| claim::claim(&mut lane.connection, lane.id.consumer, claims).await).await
+        self.run(async |lane| claim::claim(&mut lane.connection, lane.id.consumer, claims).await)
+            .await
     }
 
     async fn save(&mut self, save: Save) -> Result<(), Fault> {
@@ -118,11 +132,13 @@ impl Unit for PostgresUnit {
     }
 
     async fn attempt(&mut self, keys: &[Key]) -> Result<Vec<u32>, Fault> {
-        self.run(async |lane| record::attempt(&mut lane.connection, lane.id.consumer, keys).await).await
+        self.run(async |lane| record::attempt(&mut lane.connection, lane.id.consumer, keys).await)
+            .await
     }
 
     async fn write(&mut self, record: &Record) -> Result<Written, Fault> {
-        self.run(async |lane| record::write(&mut lane.connection, lane.id, record).await).await
+        self.run(async |lane| record::write(&mut lane.connection, lane.id, record).await)
+            .await
     }
 
     async fn commit(mut self) -> Commit<PostgresLane> {
@@ -140,7 +156,10 @@ impl Unit for PostgresUnit {
             }
             Err(error) => return Commit::RolledBack(error),
         }
-        match sqlx::raw_sql("COMMIT").execute(&mut self.lane.connection).await {
+        match sqlx::raw_sql("COMMIT")
+            .execute(&mut self.lane.connection)
+            .await
+        {
             Ok(_) => {
                 self.lane.shared.confirm(self.fence);
                 Commit::Committed(Committed::witnessed(self.fence), self.lane)
@@ -169,7 +188,12 @@ impl Lend for PostgresUnit {
 }
 
 impl Rows for PostgresUnit {
-    async fn read(&mut self, table: &'static Table, ids: &[Value], lock: Lock) -> Result<Vec<Value>, Fault> {
+    async fn read(
+        &mut self,
+        table: &'static Table,
+        ids: &[Value],
+        lock: Lock,
+    ) -> Result<Vec<Value>, Fault> {
         if ids.is_empty() {
             return Ok(Vec::new());
         }
@@ -206,7 +230,11 @@ impl Rows for PostgresUnit {
         .await
     }
 
-    async fn add(&mut self, table: &'static Table, deltas: &[rows::Delta]) -> Result<Vec<Value>, Fault> {
+    async fn add(
+        &mut self,
+        table: &'static Table,
+        deltas: &[rows::Delta],
+    ) -> Result<Vec<Value>, Fault> {
         if deltas.is_empty() {
             return Ok(Vec::new());
         }

@@ -9,7 +9,9 @@ use semel_core::{Fault, Key};
 use sqlx::encode::IsNull;
 use sqlx::error::BoxDynError;
 use sqlx::postgres::types::Oid;
-use sqlx::postgres::{PgArgumentBuffer, PgHasArrayType, PgRow, PgTypeInfo, PgValueFormat, PgValueRef};
+use sqlx::postgres::{
+    PgArgumentBuffer, PgHasArrayType, PgRow, PgTypeInfo, PgValueFormat, PgValueRef,
+};
 use sqlx::types::Uuid;
 use sqlx::{Decode, Encode, Postgres, Row, Type, TypeInfo, ValueRef};
 
@@ -56,7 +58,11 @@ pub(crate) fn key(uuid: Uuid) -> Key {
 
 /// Text without NUL, which PostgreSQL cannot store (TRAPS T19): words for operators, never part of an identity.
 pub(crate) fn storable(text: &str) -> Cow<'_, str> {
-    if text.contains('\0') { Cow::Owned(text.replace('\0', "\u{fffd}")) } else { Cow::Borrowed(text) }
+    if text.contains('\0') {
+        Cow::Owned(text.replace('\0', "\u{fffd}"))
+    } else {
+        Cow::Borrowed(text)
+    }
 }
 
 /// An instant, Unix µs.
@@ -81,7 +87,10 @@ impl PgHasArrayType for Instant {
 
 impl Decode<'_, Postgres> for Instant {
     fn decode(value: PgValueRef<'_>) -> Result<Self, BoxDynError> {
-        i64_of(value.as_bytes()?)?.checked_add(EPOCH_US).map(Self).ok_or_else(|| "an instant beyond 64 bits".into())
+        i64_of(value.as_bytes()?)?
+            .checked_add(EPOCH_US)
+            .map(Self)
+            .ok_or_else(|| "an instant beyond 64 bits".into())
     }
 }
 
@@ -119,7 +128,9 @@ fn put(value: &Value, out: &mut Vec<u8>) -> Result<(), BoxDynError> {
         Value::Bytes(bytes) => out.extend_from_slice(bytes),
         Value::Key(key) => out.extend_from_slice(key.as_bytes()),
         Value::Time(us) => {
-            let since = us.checked_sub(EPOCH_US).ok_or("an instant beyond 64 bits")?;
+            let since = us
+                .checked_sub(EPOCH_US)
+                .ok_or("an instant beyond 64 bits")?;
             out.extend_from_slice(&since.to_be_bytes());
         }
     }
@@ -175,7 +186,11 @@ impl Encode<'_, Postgres> for Cells<'_> {
         }
         for cell in cells() {
             if !fits(cell, self.kind) {
-                return Err(format!("a value {cell:?} does not fit a column of type {:?}", self.kind).into());
+                return Err(format!(
+                    "a value {cell:?} does not fit a column of type {:?}",
+                    self.kind
+                )
+                .into());
             }
             put_element(cell, buffer)?;
         }
@@ -239,7 +254,10 @@ pub(crate) fn read_row(row: &PgRow, out: &mut Vec<Value>) -> Result<(), Fault> {
     for place in 0..row.len() {
         let raw = row.try_get_raw(place).map_err(crate::fault::fault)?;
         let value = read(&raw).map_err(|error| {
-            Fault::poison(format!("column `{}`: {error}", sqlx::Column::name(row.column(place))))
+            Fault::poison(format!(
+                "column `{}`: {error}",
+                sqlx::Column::name(row.column(place))
+            ))
         })?;
         out.push(value);
     }
@@ -261,15 +279,25 @@ fn read(raw: &PgValueRef<'_>) -> Result<Value, BoxDynError> {
         oid::INT2 => Value::Int(i16::from_be_bytes(bytes.try_into()?).into()),
         oid::BOOL => Value::Int((bytes == [1]).into()),
         numeric::NUMERIC => Value::Amount(numeric::get(bytes)?),
-        oid::TEXT | oid::VARCHAR | oid::BPCHAR | oid::NAME | oid::JSON => Value::Text(std::str::from_utf8(bytes)?.into()),
+        oid::TEXT | oid::VARCHAR | oid::BPCHAR | oid::NAME | oid::JSON => {
+            Value::Text(std::str::from_utf8(bytes)?.into())
+        }
         // One byte of version before the text.
         oid::JSONB => Value::Text(std::str::from_utf8(bytes.get(1..).unwrap_or_default())?.into()),
         oid::BYTEA => Value::Bytes(Bytes::copy_from_slice(bytes)),
         oid::UUID => Value::Key(Key::from_bytes(bytes.try_into()?)),
-        oid::TIMESTAMPTZ | oid::TIMESTAMP => {
-            Value::Time(i64_of(bytes)?.checked_add(EPOCH_US).ok_or("an instant beyond 64 bits")?)
+        oid::TIMESTAMPTZ | oid::TIMESTAMP => Value::Time(
+            i64_of(bytes)?
+                .checked_add(EPOCH_US)
+                .ok_or("an instant beyond 64 bits")?,
+        ),
+        _ => {
+            return Err(format!(
+                "its type `{}` is not one of Semel's; cast it in the query",
+                info.name()
+            )
+            .into());
         }
-        _ => return Err(format!("its type `{}` is not one of Semel's; cast it in the query", info.name()).into()),
     })
 }
 

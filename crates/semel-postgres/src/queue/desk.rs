@@ -30,7 +30,12 @@ pub(super) struct Taken {
 impl Taken {
     fn of(row: &PgRow) -> Result<Self, sqlx::Error> {
         let attempt: i32 = row.try_get(1)?;
-        let bytes = |place: usize| Ok::<_, sqlx::Error>(row.try_get::<Option<&[u8]>, _>(place)?.map(Bytes::copy_from_slice));
+        let bytes = |place: usize| {
+            Ok::<_, sqlx::Error>(
+                row.try_get::<Option<&[u8]>, _>(place)?
+                    .map(Bytes::copy_from_slice),
+            )
+        };
         Ok(Self {
             id: row.try_get(0)?,
             attempt: u32::try_from(attempt).unwrap_or(0),
@@ -42,13 +47,19 @@ impl Taken {
     }
 
     pub(super) fn message(self, queue: &Arc<str>, offset: u64) -> Result<Message, Fault> {
-        let headers = decode_headers(&self.headers)
-            .ok_or_else(|| Fault::stop(format!("the stored headers of queue row {offset} are damaged")))?;
+        let headers = decode_headers(&self.headers).ok_or_else(|| {
+            Fault::stop(format!(
+                "the stored headers of queue row {offset} are damaged"
+            ))
+        })?;
         Ok(Message {
             payload: self.payload,
             cut: None,
             headers,
-            position: Position { partition: Arc::clone(queue), offset: Some(offset) },
+            position: Position {
+                partition: Arc::clone(queue),
+                offset: Some(offset),
+            },
             message_key: self.message_key,
             attempt: self.attempt,
             timestamp_ms: Some(self.enqueued.0.div_euclid(1_000)),
@@ -74,7 +85,11 @@ pub(super) async fn take(
         .fetch_all(connection)
         .await
         .map_err(fault)?;
-    let mut taken = rows.iter().map(Taken::of).collect::<Result<Vec<_>, _>>().map_err(fault)?;
+    let mut taken = rows
+        .iter()
+        .map(Taken::of)
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(fault)?;
     // The update gives rows back in the planner's order.
     taken.sort_unstable_by_key(|taken| taken.id);
     Ok(taken)
@@ -82,12 +97,19 @@ pub(super) async fn take(
 
 /// Whether any row is left, leased or not.
 pub(super) async fn left(connection: &mut PgConnection, queue: &str) -> Result<bool, Fault> {
-    let row = sqlx::query(sql!("queue_left")).bind(queue).fetch_one(connection).await;
+    let row = sqlx::query(sql!("queue_left"))
+        .bind(queue)
+        .fetch_one(connection)
+        .await;
     row.and_then(|row| row.try_get(0)).map_err(fault)
 }
 
 /// Deletes what is done; how many leases were still ours.
-pub(super) async fn acks(connection: &mut PgConnection, lease: Uuid, done: &[(i64, i32)]) -> Result<usize, Fault> {
+pub(super) async fn acks(
+    connection: &mut PgConnection,
+    lease: Uuid,
+    done: &[(i64, i32)],
+) -> Result<usize, Fault> {
     if done.is_empty() {
         return Ok(0);
     }
@@ -102,7 +124,11 @@ pub(super) async fn acks(connection: &mut PgConnection, lease: Uuid, done: &[(i6
 }
 
 /// Gives leases back.
-pub(super) async fn nacks(connection: &mut PgConnection, lease: Uuid, again: &[(i64, i32, i64)]) -> Result<(), Fault> {
+pub(super) async fn nacks(
+    connection: &mut PgConnection,
+    lease: Uuid,
+    again: &[(i64, i32, i64)],
+) -> Result<(), Fault> {
     if again.is_empty() {
         return Ok(());
     }
@@ -118,11 +144,20 @@ pub(super) async fn nacks(connection: &mut PgConnection, lease: Uuid, again: &[(
 }
 
 /// Appends messages in order.
-pub(super) async fn put(connection: &mut PgConnection, queue: &str, messages: &[Outgoing]) -> Result<(), Fault> {
+pub(super) async fn put(
+    connection: &mut PgConnection,
+    queue: &str,
+    messages: &[Outgoing],
+) -> Result<(), Fault> {
     sqlx::query(sql!("queue_put"))
         .bind(queue)
         .bind(messages.iter().map(stamped).bind_iter())
-        .bind(messages.iter().map(|m| m.message_key.as_deref()).bind_iter())
+        .bind(
+            messages
+                .iter()
+                .map(|m| m.message_key.as_deref())
+                .bind_iter(),
+        )
         .bind(messages.iter().map(|m| m.payload.as_deref()).bind_iter())
         .execute(connection)
         .await

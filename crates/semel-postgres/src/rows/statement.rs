@@ -14,8 +14,17 @@ use crate::value::type_name;
 
 impl Acts {
     pub(super) fn of(table: &Table) -> Self {
-        let name = table.name.split('.').map(quoted).collect::<Vec<_>>().join(".");
-        let writes = table.columns.iter().skip(1).any(|c| c.change != Change::Fixed);
+        let name = table
+            .name
+            .split('.')
+            .map(quoted)
+            .collect::<Vec<_>>()
+            .join(".");
+        let writes = table
+            .columns
+            .iter()
+            .skip(1)
+            .any(|c| c.change != Change::Fixed);
         let adds = table.counters().next().is_some();
         Self {
             read: read(&name, table, "LIMIT 1").into(),
@@ -30,7 +39,10 @@ impl Acts {
 }
 
 fn list<'a>(columns: impl Iterator<Item = &'a Column>, prefix: &str) -> String {
-    columns.map(|c| format!("{prefix}{}", quoted(c.name))).collect::<Vec<_>>().join(", ")
+    columns
+        .map(|c| format!("{prefix}{}", quoted(c.name)))
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 /// Locked: rows in the order of the array, which a lateral join keeps.
@@ -52,8 +64,12 @@ fn read(name: &str, table: &Table, end: &str) -> String {
 }
 
 fn insert(name: &str, table: &Table) -> String {
-    let arrays: Vec<String> =
-        table.columns.iter().zip(1..).map(|(c, n)| format!("${n}::{}[]", type_name(c.kind))).collect();
+    let arrays: Vec<String> = table
+        .columns
+        .iter()
+        .zip(1..)
+        .map(|(c, n)| format!("${n}::{}[]", type_name(c.kind)))
+        .collect();
     format!(
         "INSERT INTO {name} ({columns})\n\
          SELECT *\n\
@@ -72,16 +88,27 @@ struct Joined {
 
 impl Joined {
     const fn new() -> Self {
-        Self { arrays: Vec::new(), names: Vec::new() }
+        Self {
+            arrays: Vec::new(),
+            names: Vec::new(),
+        }
     }
 
     fn push(&mut self, column: &Column, name: String) {
-        self.arrays.push(format!("(SELECT ${}::{}[])", self.arrays.len() + 1, type_name(column.kind)));
+        self.arrays.push(format!(
+            "(SELECT ${}::{}[])",
+            self.arrays.len() + 1,
+            type_name(column.kind)
+        ));
         self.names.push(name);
     }
 
     fn unnest(&self, alias: &str) -> String {
-        format!("unnest({}) AS {alias} ({})", self.arrays.join(", "), self.names.join(", "))
+        format!(
+            "unnest({}) AS {alias} ({})",
+            self.arrays.join(", "),
+            self.names.join(", ")
+        )
     }
 }
 
@@ -117,14 +144,20 @@ fn add(name: &str, table: &Table, many: bool) -> String {
         }
         if place > 0 && column.change == Change::Set {
             let column = quoted(column.name);
-            let _ = write!(conditions, "\n  AND known.{column} IS NOT DISTINCT FROM given.seen_{place}");
+            let _ = write!(
+                conditions,
+                "\n  AND known.{column} IS NOT DISTINCT FROM given.seen_{place}"
+            );
         }
     }
     let mut sets = Vec::new();
     for place in table.counters() {
         let column = &table.columns[place];
         joined.push(column, format!("add_{place}"));
-        sets.push(format!("{0} = known.{0} + given.add_{place}", quoted(column.name)));
+        sets.push(format!(
+            "{0} = known.{0} + given.add_{place}",
+            quoted(column.name)
+        ));
     }
     let identity = quoted(table.columns[0].name);
     let (with, from) = if many {
@@ -165,10 +198,26 @@ mod tests {
     static TABLE: Table = Table {
         name: "account",
         columns: &[
-            Column { name: "id", kind: Type::Key, change: Change::Fixed },
-            Column { name: "asset", kind: Type::Text, change: Change::Fixed },
-            Column { name: "status", kind: Type::Int, change: Change::Set },
-            Column { name: "balance", kind: Type::Amount, change: Change::Counter },
+            Column {
+                name: "id",
+                kind: Type::Key,
+                change: Change::Fixed,
+            },
+            Column {
+                name: "asset",
+                kind: Type::Text,
+                change: Change::Fixed,
+            },
+            Column {
+                name: "status",
+                kind: Type::Int,
+                change: Change::Set,
+            },
+            Column {
+                name: "balance",
+                kind: Type::Amount,
+                change: Change::Counter,
+            },
         ],
     };
 
@@ -206,7 +255,11 @@ mod tests {
     fn a_table_that_only_grows_has_no_update() {
         static JOURNAL: Table = Table {
             name: "books.journal",
-            columns: &[Column { name: "id", kind: Type::Int, change: Change::Fixed }],
+            columns: &[Column {
+                name: "id",
+                kind: Type::Int,
+                change: Change::Fixed,
+            }],
         };
         let acts = Acts::of(&JOURNAL);
         assert!(acts.update.is_none() && acts.add_one.is_none());

@@ -10,20 +10,53 @@ use crate::world::{World, committed, key, keys, number, rolled_back, run, settle
 async fn a_new_key_is_fresh_and_its_copy_is_seen_with_what_was_recorded() {
     let world = World::new().await;
     let claims = world.claims(&[key(1), key(2)]);
-    let reply = Note { key: key(2), outcome: Outcome::Refused, code: Some(Code::new("no_funds")), reply: Some("no".into()) };
-    let first = settle(&world, 0, &claims, &Record { notes: vec![reply], ..Record::default() }).await;
+    let reply = Note {
+        key: key(2),
+        outcome: Outcome::Refused,
+        code: Some(Code::new("no_funds")),
+        reply: Some("no".into()),
+    };
+    let first = settle(
+        &world,
+        0,
+        &claims,
+        &Record {
+            notes: vec![reply],
+            ..Record::default()
+        },
+    )
+    .await;
     assert_eq!(first, [Claimed::Fresh, Claimed::Fresh]);
     let again = settle(&world, 0, &world.claims(&keys(0..4)), &Record::default()).await;
     assert_eq!(again[0], Claimed::Fresh);
     assert_eq!(again[3], Claimed::Fresh);
-    let (Claimed::Seen(one), Claimed::Seen(two)) = (&again[1], &again[2]) else { panic!("{again:?}") };
-    assert_eq!((one.outcome, &one.code, &one.reply), (Outcome::Applied, &None, &None));
-    assert_eq!((two.outcome, two.code.as_ref().unwrap().as_str()), (Outcome::Refused, "no_funds"));
+    let (Claimed::Seen(one), Claimed::Seen(two)) = (&again[1], &again[2]) else {
+        panic!("{again:?}")
+    };
+    assert_eq!(
+        (one.outcome, &one.code, &one.reply),
+        (Outcome::Applied, &None, &None)
+    );
+    assert_eq!(
+        (two.outcome, two.code.as_ref().unwrap().as_str()),
+        (Outcome::Refused, "no_funds")
+    );
     assert_eq!(two.reply.as_deref(), Some(b"no".as_slice()));
     assert_eq!(two.fingerprint, Fingerprint::of_bytes(b"content"));
-    assert_eq!((two.scheme, two.sums.as_bytes(), two.source), (claims[1].scheme, claims[1].sums.as_bytes(), world.source));
-    let now = number(&mut world.psql().await, "SELECT (extract(epoch FROM now()) * 1000000)::bigint").await;
-    assert!((now - 60_000_000..=now).contains(&two.at_us), "{} {now}", two.at_us);
+    assert_eq!(
+        (two.scheme, two.sums.as_bytes(), two.source),
+        (claims[1].scheme, claims[1].sums.as_bytes(), world.source)
+    );
+    let now = number(
+        &mut world.psql().await,
+        "SELECT (extract(epoch FROM now()) * 1000000)::bigint",
+    )
+    .await;
+    assert!(
+        (now - 60_000_000..=now).contains(&two.at_us),
+        "{} {now}",
+        two.at_us
+    );
 }
 
 #[tokio::test]
@@ -33,10 +66,16 @@ async fn a_key_of_another_consumer_is_fresh() {
     let mut other = crate::world::enrolment();
     other.consumer = "audit".to_owned();
     let enrolled = world.ledger.enroll(&other).await.unwrap();
-    let lane = semel_core::ledger::LaneId { consumer: enrolled.consumer, ..world.lane_id(0) };
+    let lane = semel_core::ledger::LaneId {
+        consumer: enrolled.consumer,
+        ..world.lane_id(0)
+    };
     let lane = world.ledger.connect(lane).await.unwrap();
     let mut unit = world.ledger.begin(lane).await.unwrap();
-    assert_eq!(unit.claim(&world.claims(&[key(1)])).await.unwrap(), [Claimed::Fresh]);
+    assert_eq!(
+        unit.claim(&world.claims(&[key(1)])).await.unwrap(),
+        [Claimed::Fresh]
+    );
     committed(unit.commit().await);
 }
 
@@ -98,45 +137,92 @@ async fn t05_a_unit_with_copies_goes_on_working() {
     let mut unit = world.unit(0).await;
     let claimed = unit.claim(&world.claims(&keys(5..15))).await.unwrap();
     assert_eq!(claimed.iter().filter(|c| **c == Claimed::Fresh).count(), 5);
-    sqlx::query("INSERT INTO effect VALUES (1)").execute(&mut unit.lend()).await.unwrap();
+    sqlx::query("INSERT INTO effect VALUES (1)")
+        .execute(&mut unit.lend())
+        .await
+        .unwrap();
     committed(unit.commit().await);
-    assert_eq!(number(&mut world.psql().await, "SELECT count(*) FROM effect").await, 1);
+    assert_eq!(
+        number(&mut world.psql().await, "SELECT count(*) FROM effect").await,
+        1
+    );
 }
 
 #[tokio::test]
 async fn going_back_behind_the_claims_keeps_them_and_heals_an_error() {
     let world = World::new().await;
-    run(&mut world.psql().await, "CREATE TABLE effect (n bigint CHECK (n > 0))").await;
+    run(
+        &mut world.psql().await,
+        "CREATE TABLE effect (n bigint CHECK (n > 0))",
+    )
+    .await;
     let mut unit = world.unit(0).await;
     unit.claim(&world.claims(&[key(1)])).await.unwrap();
     for _ in 0..3 {
         unit.save(Save::Claims).await.unwrap();
         unit.save(Save::Group).await.unwrap();
-        sqlx::query("INSERT INTO effect VALUES (1)").execute(&mut unit.lend()).await.unwrap();
+        sqlx::query("INSERT INTO effect VALUES (1)")
+            .execute(&mut unit.lend())
+            .await
+            .unwrap();
         unit.save(Save::Group).await.unwrap();
-        sqlx::query("INSERT INTO effect VALUES (0)").execute(&mut unit.lend()).await.unwrap_err();
+        sqlx::query("INSERT INTO effect VALUES (0)")
+            .execute(&mut unit.lend())
+            .await
+            .unwrap_err();
         assert_eq!(unit.verdict().unwrap().class, Class::Poison);
         unit.back(Save::Group).await.unwrap();
         assert!(unit.verdict().is_none());
-        sqlx::query("INSERT INTO effect VALUES (2)").execute(&mut unit.lend()).await.unwrap();
+        sqlx::query("INSERT INTO effect VALUES (2)")
+            .execute(&mut unit.lend())
+            .await
+            .unwrap();
     }
-    sqlx::query("INSERT INTO effect VALUES (-1)").execute(&mut unit.lend()).await.unwrap_err();
+    sqlx::query("INSERT INTO effect VALUES (-1)")
+        .execute(&mut unit.lend())
+        .await
+        .unwrap_err();
     unit.back(Save::Claims).await.unwrap();
-    sqlx::query("INSERT INTO effect VALUES (3)").execute(&mut unit.lend()).await.unwrap();
+    sqlx::query("INSERT INTO effect VALUES (3)")
+        .execute(&mut unit.lend())
+        .await
+        .unwrap();
     committed(unit.commit().await);
     // Two rounds were kept by a later savepoint of the same name; the third went back.
-    assert_eq!(number(&mut world.psql().await, "SELECT sum(n)::bigint FROM effect").await, 2 * (1 + 2) + 3);
+    assert_eq!(
+        number(&mut world.psql().await, "SELECT sum(n)::bigint FROM effect").await,
+        2 * (1 + 2) + 3
+    );
     assert!(world.holds(key(1)).await);
 }
 
 #[tokio::test]
 async fn a_parked_key_is_released_by_one_unit_alone() {
     let world = World::new().await;
-    let parked = Note { key: key(1), outcome: Outcome::Parked, code: Some(Code::new("round")), reply: None };
-    settle(&world, 0, &world.claims(&[key(1)]), &Record { notes: vec![parked], ..Record::default() }).await;
+    let parked = Note {
+        key: key(1),
+        outcome: Outcome::Parked,
+        code: Some(Code::new("round")),
+        reply: None,
+    };
+    settle(
+        &world,
+        0,
+        &world.claims(&[key(1)]),
+        &Record {
+            notes: vec![parked],
+            ..Record::default()
+        },
+    )
+    .await;
     let copy = settle(&world, 0, &world.claims(&[key(1)]), &Record::default()).await;
-    let Claimed::Seen(prior) = &copy[0] else { panic!("{copy:?}") };
-    assert_eq!((prior.outcome, prior.code.as_ref().unwrap().as_str()), (Outcome::Parked, "round"));
+    let Claimed::Seen(prior) = &copy[0] else {
+        panic!("{copy:?}")
+    };
+    assert_eq!(
+        (prior.outcome, prior.code.as_ref().unwrap().as_str()),
+        (Outcome::Parked, "round")
+    );
     let released = world.claim_of(key(1), b"content", ClaimKind::Released);
     let mixed = [world.claim(key(0)), released.clone(), world.claim(key(2))];
     let claimed = settle(&world, 0, &mixed, &Record::default()).await;
@@ -144,7 +230,9 @@ async fn a_parked_key_is_released_by_one_unit_alone() {
     let claimed = settle(&world, 0, &[released], &Record::default()).await;
     assert_eq!(claimed, [Claimed::Ended]);
     let copy = settle(&world, 0, &world.claims(&[key(1)]), &Record::default()).await;
-    let Claimed::Seen(prior) = &copy[0] else { panic!("{copy:?}") };
+    let Claimed::Seen(prior) = &copy[0] else {
+        panic!("{copy:?}")
+    };
     assert_eq!((prior.outcome, &prior.code), (Outcome::Applied, &None));
 }
 
@@ -152,10 +240,21 @@ async fn a_parked_key_is_released_by_one_unit_alone() {
 async fn two_units_that_release_the_same_keys_share_them_without_a_deadlock() {
     let world = World::new().await;
     let all = keys(0..200);
-    let notes = |key: &semel_core::Key| Note { key: *key, outcome: Outcome::Parked, code: None, reply: None };
-    let record = Record { notes: all.iter().map(notes).collect(), ..Record::default() };
+    let notes = |key: &semel_core::Key| Note {
+        key: *key,
+        outcome: Outcome::Parked,
+        code: None,
+        reply: None,
+    };
+    let record = Record {
+        notes: all.iter().map(notes).collect(),
+        ..Record::default()
+    };
     settle(&world, 0, &world.claims(&all), &record).await;
-    let released: Vec<_> = all.iter().map(|k| world.claim_of(*k, b"content", ClaimKind::Released)).collect();
+    let released: Vec<_> = all
+        .iter()
+        .map(|k| world.claim_of(*k, b"content", ClaimKind::Released))
+        .collect();
     let nothing = Record::default();
     let (one, two, three) = tokio::join!(
         settle(&world, 1, &released, &nothing),
@@ -163,7 +262,10 @@ async fn two_units_that_release_the_same_keys_share_them_without_a_deadlock() {
         settle(&world, 3, &released, &nothing),
     );
     for i in 0..200 {
-        let fresh = [&one[i], &two[i], &three[i]].iter().filter(|c| ***c == Claimed::Fresh).count();
+        let fresh = [&one[i], &two[i], &three[i]]
+            .iter()
+            .filter(|c| ***c == Claimed::Fresh)
+            .count();
         assert_eq!(fresh, 1, "key {i}");
     }
 }
@@ -171,10 +273,16 @@ async fn two_units_that_release_the_same_keys_share_them_without_a_deadlock() {
 #[tokio::test]
 async fn t38_a_deleted_claim_is_fresh_again() {
     let world = World::new().await;
-    let record = Record { unclaims: vec![key(2)], ..Record::default() };
+    let record = Record {
+        unclaims: vec![key(2)],
+        ..Record::default()
+    };
     settle(&world, 0, &world.claims(&keys(1..4)), &record).await;
     let claimed = settle(&world, 0, &world.claims(&keys(1..4)), &Record::default()).await;
-    assert!(matches!(claimed[..], [Claimed::Seen(_), Claimed::Fresh, Claimed::Seen(_)]));
+    assert!(matches!(
+        claimed[..],
+        [Claimed::Seen(_), Claimed::Fresh, Claimed::Seen(_)]
+    ));
 }
 
 #[tokio::test]
@@ -198,5 +306,12 @@ async fn a_call_that_was_dropped_half_way_ends_the_unit() {
 async fn nothing_to_claim_is_no_statement() {
     let world = World::new().await;
     assert!(settle(&world, 0, &[], &Record::default()).await.is_empty());
-    assert!(world.ledger.parked(world.consumer, Which::Keys(&[]), 10).await.unwrap().is_empty());
+    assert!(
+        world
+            .ledger
+            .parked(world.consumer, Which::Keys(&[]), 10)
+            .await
+            .unwrap()
+            .is_empty()
+    );
 }

@@ -5,6 +5,7 @@ use semel_core::ledger::{Claimed, Commit, Fence, Reached, Record, Resolved, Save
 use semel_core::{Fault, Key, Ledger, Unit};
 use semel_postgres::{PostgresLane, PostgresLedger};
 use semel_sql::Lend;
+use sqlx::PgConnection;
 
 use crate::proxy::{HURTS, Hurt, Proxy};
 use crate::world::{World, key, number, run};
@@ -40,14 +41,26 @@ async fn unit(
     } else {
         record.sightings.push(world.sighting(key));
     }
-    record.positions.push(Reached { source: world.source, partition: "p".into(), next: 1, mark: "m".into() });
+    record.positions.push(Reached {
+        source: world.source,
+        partition: "p".into(),
+        next: 1,
+        mark: "m".into(),
+    });
     unit.write(&record).await?;
     Ok(unit.commit().await)
 }
 
 /// Runs a unit until it ends, or until the proxy has left it hanging: then it is aborted with its connection, as
 /// `unit_deadline` does, and its outcome is unknown.
-async fn hurt(world: &World, ledger: &PostgresLedger, lane: PostgresLane, key: Key, proxy: &Proxy, how: Hurt) -> Ended {
+async fn hurt(
+    world: &World,
+    ledger: &PostgresLedger,
+    lane: PostgresLane,
+    key: Key,
+    proxy: &Proxy,
+    how: Hurt,
+) -> Ended {
     let begun = std::sync::Mutex::new(None);
     let ended = tokio::select! {
         ended = unit(world, ledger, lane, key, &begun) => Some(ended),
@@ -83,31 +96,61 @@ struct Tally {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn t03_e016_every_cut_at_every_request_is_resolved_to_the_truth() {
     let world = World::with(|o| o.resolve_wait_ms = 30).await;
-    run(&mut world.psql().await, "CREATE TABLE effect (key uuid PRIMARY KEY)").await;
+    run(
+        &mut world.psql().await,
+        "CREATE TABLE effect (key uuid PRIMARY KEY)",
+    )
+    .await;
     let proxy = Proxy::before(&world.options.url).await;
     let hurt_ledger = world.again(|o| o.url.clone_from(&proxy.url)).await;
     let mut tally = Tally::default();
     let mut keys = 0;
+    let mut psql = world.psql().await;
     for warm in [false, true, true, false] {
         for how in HURTS {
             let mut request = 1;
             loop {
                 keys += 1;
-                if !one_cut(&world, &hurt_ledger, &proxy, (warm, how, request), key(keys), &mut tally).await {
+                if !one_cut(
+                    &world,
+                    &hurt_ledger,
+                    &proxy,
+                    (warm, how, request),
+                    key(keys),
+                    &mut tally,
+                    &mut psql,
+                )
+                .await
+                {
                     break;
                 }
                 request += 1;
             }
-            assert!(request > if warm { 8 } else { 13 }, "{how:?}: only {request} requests");
+            assert!(
+                request > if warm { 8 } else { 13 },
+                "{how:?}: only {request} requests"
+            );
         }
     }
     println!("{tally:?}");
     assert!(tally.cuts >= 200, "{tally:?}");
-    assert!(tally.unknown_committed > 0 && tally.unknown > tally.unknown_committed, "{tally:?}");
-    let mut psql = world.psql().await;
+    assert!(
+        tally.unknown_committed > 0 && tally.unknown > tally.unknown_committed,
+        "{tally:?}"
+    );
     let exact = i64::try_from(keys).unwrap();
-    assert_eq!(number(&mut psql, "SELECT count(*) FROM effect").await, exact);
-    assert_eq!(number(&mut psql, "SELECT count(*) FROM effect JOIN semel_ledger USING (key)").await, exact);
+    assert_eq!(
+        number(&mut psql, "SELECT count(*) FROM effect").await,
+        exact
+    );
+    assert_eq!(
+        number(
+            &mut psql,
+            "SELECT count(*) FROM effect JOIN semel_ledger USING (key)"
+        )
+        .await,
+        exact
+    );
 }
 
 /// One cut and its aftermath; false when the unit ended before the chosen request came.
@@ -118,6 +161,7 @@ async fn one_cut(
     (warm, how, request): (bool, Hurt, u64),
     key: Key,
     tally: &mut Tally,
+    psql: &mut PgConnection,
 ) -> bool {
     let lane_id = world.lane_id(0);
     let mut lane = hurt_ledger.connect(lane_id).await.unwrap();
@@ -126,14 +170,17 @@ async fn one_cut(
         for n in [0, u64::MAX - rand::random::<u64>() / 2] {
             let warming = semel_core::Key::from_bytes(u128::from(n).to_be_bytes());
             let began = std::sync::Mutex::new(None);
-            let commit = unit(world, hurt_ledger, lane, warming, &began).await.unwrap();
+            let commit = unit(world, hurt_ledger, lane, warming, &began)
+                .await
+                .unwrap();
             lane = crate::world::committed(commit).1;
-            run(&mut world.psql().await, &format!("DELETE FROM effect WHERE key = '{warming}'")).await;
+            run(psql, &format!("DELETE FROM effect WHERE key = '{warming}'")).await;
         }
     }
     proxy.arm(request, how);
     let ended = hurt(world, hurt_ledger, lane, key, proxy, how).await;
     let struck = proxy.struck();
+    let held = format!("SELECT count(*) FROM semel_ledger WHERE key = '{key}'");
     let place = format!("warm={warm} {how:?} at request {request}");
     match ended {
         Ended::Committed => assert!(!struck, "{place}: a commit was confirmed by nobody"),
@@ -141,15 +188,21 @@ async fn one_cut(
         Ended::RolledBack => tally.rolled_back += 1,
         Ended::Unknown(fence) => {
             tally.unknown += 1;
-            let resolved = world.ledger.resolve(fence).await.unwrap_or_else(|e| panic!("{place}: {e}"));
-            let truth = world.holds(key).await;
+            let resolved = world
+                .ledger
+                .resolve(fence)
+                .await
+                .unwrap_or_else(|e| panic!("{place}: {e}"));
+            let truth = number(psql, &held).await == 1;
             match resolved {
                 Resolved::Committed(proof) => {
                     tally.unknown_committed += 1;
                     assert!(truth, "{place}: told as committed, and is not");
                     assert_eq!(proof.fence(), fence);
                 }
-                Resolved::RolledBack => assert!(!truth, "{place}: told as rolled back, and is committed"),
+                Resolved::RolledBack => {
+                    assert!(!truth, "{place}: told as rolled back, and is committed")
+                }
                 Resolved::Lost => panic!("{place}: nothing was lost"),
             }
         }
@@ -157,19 +210,21 @@ async fn one_cut(
     proxy.rest();
     tally.cuts += u32::from(struck);
     // The broker delivers again; the lane has a new connection.
-    again(world, key, &place).await;
+    again(world, key, &place, psql).await;
     struck
 }
 
-async fn again(world: &World, key: Key, place: &str) {
+async fn again(world: &World, key: Key, place: &str, psql: &mut PgConnection) {
     let lane = world.ledger.connect(world.lane_id(0)).await.unwrap();
     let begun = std::sync::Mutex::new(None);
     match unit(world, &world.ledger, lane, key, &begun).await {
         Ok(Commit::Committed(..)) => {}
-        Ok(Commit::RolledBack(fault) | Commit::Unknown(fault)) | Err(fault) => panic!("{place}: {fault}"),
+        Ok(Commit::RolledBack(fault) | Commit::Unknown(fault)) | Err(fault) => {
+            panic!("{place}: {fault}")
+        }
     }
     let sql = format!("SELECT count(*) FROM effect WHERE key = '{key}'");
-    assert_eq!(number(&mut world.psql().await, &sql).await, 1, "{place}");
+    assert_eq!(number(psql, &sql).await, 1, "{place}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -190,7 +245,10 @@ async fn t33_a_half_open_connection_is_given_up_and_its_silent_session_ended() {
     drop(unit);
     let sessions = "SELECT count(*) FROM pg_locks JOIN semel_fence ON transactionid = xmax";
     assert_eq!(number(&mut world.psql().await, sessions).await, 1);
-    assert_eq!(world.ledger.resolve(fence).await.unwrap(), Resolved::RolledBack);
+    assert_eq!(
+        world.ledger.resolve(fence).await.unwrap(),
+        Resolved::RolledBack
+    );
     assert_eq!(number(&mut world.psql().await, sessions).await, 0);
     assert!(!world.holds(key(1)).await);
     proxy.rest();

@@ -43,10 +43,22 @@ async fn units_of_a_lane_are_numbered_and_a_clean_stop_leaves_no_fence() {
     let mut lane = world.lane(3).await;
     for expected in 1..=20 {
         let unit = world.ledger.begin(lane).await.unwrap();
-        assert_eq!(unit.fence(), Fence { lane: world.lane_id(3), unit: expected });
+        assert_eq!(
+            unit.fence(),
+            Fence {
+                lane: world.lane_id(3),
+                unit: expected
+            }
+        );
         let proof;
         (proof, lane) = committed(unit.commit().await);
-        assert_eq!(proof, Committed::witnessed(Fence { lane: world.lane_id(3), unit: expected }));
+        assert_eq!(
+            proof,
+            Committed::witnessed(Fence {
+                lane: world.lane_id(3),
+                unit: expected
+            })
+        );
     }
     // A new connection of the same lane goes on from there.
     drop(lane);
@@ -54,7 +66,10 @@ async fn units_of_a_lane_are_numbered_and_a_clean_stop_leaves_no_fence() {
     assert_eq!(unit.fence().unit, 21);
     let (_, lane) = committed(unit.commit().await);
     world.ledger.leave(lane).await.unwrap();
-    assert_eq!(number(&mut world.psql().await, "SELECT count(*) FROM semel_fence").await, 0);
+    assert_eq!(
+        number(&mut world.psql().await, "SELECT count(*) FROM semel_fence").await,
+        0
+    );
 }
 
 #[tokio::test]
@@ -62,10 +77,19 @@ async fn t06_a_unit_that_saw_only_copies_still_writes() {
     let world = World::new().await;
     settle(&world, 0, &world.claims(&[key(1)]), &Record::default()).await;
     let mut unit = world.unit(0).await;
-    assert!(matches!(unit.claim(&world.claims(&[key(1)])).await.unwrap()[0], Claimed::Seen(_)));
+    assert!(matches!(
+        unit.claim(&world.claims(&[key(1)])).await.unwrap()[0],
+        Claimed::Seen(_)
+    ));
     let sql = "SELECT coalesce(pg_current_xact_id_if_assigned()::text::bigint, 0)";
-    let xid: i64 = sqlx::query_scalar(sql).fetch_one(&mut unit.lend()).await.unwrap();
-    assert_ne!(xid, 0, "a transaction without an id commits without waiting for a standby");
+    let xid: i64 = sqlx::query_scalar(sql)
+        .fetch_one(&mut unit.lend())
+        .await
+        .unwrap();
+    assert_ne!(
+        xid, 0,
+        "a transaction without an id commits without waiting for a standby"
+    );
     committed(unit.commit().await);
 }
 
@@ -85,7 +109,11 @@ async fn t03_a_commit_dropped_after_one_poll_is_resolved() {
         }
         drop(commit);
         let resolved = world.ledger.resolve(fence).await.unwrap();
-        assert_eq!(resolved == Resolved::Committed(Committed::witnessed(fence)), world.holds(key(n)).await, "{resolved:?}");
+        assert_eq!(
+            resolved == Resolved::Committed(Committed::witnessed(fence)),
+            world.holds(key(n)).await,
+            "{resolved:?}"
+        );
     }
 }
 
@@ -96,14 +124,33 @@ async fn t23_a_session_ended_while_idle_rolls_its_unit_back() {
         let mut unit = world.unit(0).await;
         let fence = unit.fence();
         unit.claim(&world.claims(&[key(n)])).await.unwrap();
-        let pid: i32 = sqlx::query_scalar("SELECT pg_backend_pid()").fetch_one(&mut unit.lend()).await.unwrap();
-        run(&mut world.psql().await, &format!("SELECT pg_terminate_backend({pid}, 5000)")).await;
+        let pid: i32 = sqlx::query_scalar("SELECT pg_backend_pid()")
+            .fetch_one(&mut unit.lend())
+            .await
+            .unwrap();
+        run(
+            &mut world.psql().await,
+            &format!("SELECT pg_terminate_backend({pid}, 5000)"),
+        )
+        .await;
         if n == 1 {
-            assert_eq!(unit.write(&Record { unclaims: vec![key(9)], ..Record::default() }).await.unwrap_err().class, Class::Down);
+            assert_eq!(
+                unit.write(&Record {
+                    unclaims: vec![key(9)],
+                    ..Record::default()
+                })
+                .await
+                .unwrap_err()
+                .class,
+                Class::Down
+            );
         }
         let fault = rolled_back(unit.commit().await);
         assert_eq!(fault.class, Class::Down, "{fault}");
-        assert_eq!(world.ledger.resolve(fence).await.unwrap(), Resolved::RolledBack);
+        assert_eq!(
+            world.ledger.resolve(fence).await.unwrap(),
+            Resolved::RolledBack
+        );
         assert!(!world.holds(key(n)).await);
     }
 }
@@ -116,14 +163,22 @@ async fn t65_a_session_ended_in_its_commit_is_unknown_and_resolved() {
     let mut unit = world.unit(0).await;
     let fence = unit.fence();
     unit.claim(&world.claims(&[key(1)])).await.unwrap();
-    sqlx::query("INSERT INTO slow VALUES (30)").execute(&mut unit.lend()).await.unwrap();
+    sqlx::query("INSERT INTO slow VALUES (30)")
+        .execute(&mut unit.lend())
+        .await
+        .unwrap();
     let (commit, ()) = tokio::join!(unit.commit(), async {
         let pid = dozing(&mut psql, &world.options.schema).await;
         run(&mut psql, &format!("SELECT pg_terminate_backend({pid})")).await;
     });
-    let Commit::Unknown(fault) = commit else { panic!("{commit:?}") };
+    let Commit::Unknown(fault) = commit else {
+        panic!("{commit:?}")
+    };
     assert_eq!(fault.class, Class::Down);
-    assert_eq!(world.ledger.resolve(fence).await.unwrap(), Resolved::RolledBack);
+    assert_eq!(
+        world.ledger.resolve(fence).await.unwrap(),
+        Resolved::RolledBack
+    );
     assert!(!world.holds(key(1)).await);
 }
 
@@ -138,18 +193,28 @@ async fn t66_a_holder_that_may_still_commit_is_waited_for_and_never_cut_short() 
     let mut unit = hurt_ledger.begin(lane).await.unwrap();
     let fence = unit.fence();
     unit.claim(&world.claims(&[key(1)])).await.unwrap();
-    sqlx::query("INSERT INTO slow VALUES (1)").execute(&mut unit.lend()).await.unwrap();
+    sqlx::query("INSERT INTO slow VALUES (1)")
+        .execute(&mut unit.lend())
+        .await
+        .unwrap();
     // The fence is checked in two requests (parse, execute); the third is the COMMIT.
     proxy.arm(3, Hurt::CutAfterRequest);
     let commit = unit.commit().await;
     assert!(matches!(commit, Commit::Unknown(_)), "{commit:?}");
     dozing(&mut psql, &world.options.schema).await;
     let unlocked = "SELECT unit FROM semel_fence";
-    assert_eq!(number(&mut psql, unlocked).await, fence.unit - 1, "the unlocked row lies");
+    assert_eq!(
+        number(&mut psql, unlocked).await,
+        fence.unit - 1,
+        "the unlocked row lies"
+    );
     let fault = world.ledger.resolve(fence).await.unwrap_err();
     assert_eq!(fault.class, Class::Busy, "{fault}");
     let patient = world.again(|o| o.resolve_wait_ms = 20_000).await;
-    assert_eq!(patient.resolve(fence).await.unwrap(), Resolved::Committed(Committed::witnessed(fence)));
+    assert_eq!(
+        patient.resolve(fence).await.unwrap(),
+        Resolved::Committed(Committed::witnessed(fence))
+    );
     assert!(world.holds(key(1)).await);
     proxy.rest();
 }
@@ -159,11 +224,17 @@ async fn t34_a_commit_has_no_statement_timeout() {
     let world = World::with(|o| o.statement_timeout_ms = 200).await;
     slow_commits(&mut world.psql().await).await;
     let mut unit = world.unit(0).await;
-    sqlx::query("INSERT INTO slow VALUES (0.6)").execute(&mut unit.lend()).await.unwrap();
+    sqlx::query("INSERT INTO slow VALUES (0.6)")
+        .execute(&mut unit.lend())
+        .await
+        .unwrap();
     let (_, lane) = committed(unit.commit().await);
     // The next unit has it again.
     let mut unit = world.ledger.begin(lane).await.unwrap();
-    sqlx::query("SELECT pg_sleep(10)").execute(&mut unit.lend()).await.unwrap_err();
+    sqlx::query("SELECT pg_sleep(10)")
+        .execute(&mut unit.lend())
+        .await
+        .unwrap_err();
     assert_eq!(unit.verdict().unwrap().class, Class::Busy);
 }
 
@@ -181,13 +252,30 @@ async fn a_database_that_lost_confirmed_commits_is_noticed() {
     let mut psql = world.psql().await;
     // A failover or restore: the row is older than what this process was told.
     run(&mut psql, "UPDATE semel_fence SET unit = 1").await;
-    assert_eq!(world.ledger.resolve(Fence { unit: 4, ..last }).await.unwrap(), Resolved::Lost);
+    assert_eq!(
+        world
+            .ledger
+            .resolve(Fence { unit: 4, ..last })
+            .await
+            .unwrap(),
+        Resolved::Lost
+    );
     let fault = world.ledger.begin(lane).await.unwrap_err();
     assert_eq!(fault.class, Class::Stop);
     run(&mut psql, "DELETE FROM semel_fence").await;
-    assert_eq!(world.ledger.resolve(Fence { unit: 4, ..last }).await.unwrap(), Resolved::Lost);
+    assert_eq!(
+        world
+            .ledger
+            .resolve(Fence { unit: 4, ..last })
+            .await
+            .unwrap(),
+        Resolved::Lost
+    );
     let lane = world.lane(0).await;
-    assert_eq!(world.ledger.begin(lane).await.unwrap_err().class, Class::Stop);
+    assert_eq!(
+        world.ledger.begin(lane).await.unwrap_err().class,
+        Class::Stop
+    );
 }
 
 #[tokio::test]
@@ -212,6 +300,9 @@ async fn a_handler_that_thinks_too_long_loses_its_unit() {
     while number(&mut psql, gone).await > 0 {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    assert!(matches!(rolled_back(unit.commit().await).class, Class::Busy | Class::Down));
+    assert!(matches!(
+        rolled_back(unit.commit().await).class,
+        Class::Busy | Class::Down
+    ));
     assert!(!world.holds(key(1)).await);
 }

@@ -1,4 +1,8 @@
 //! The ledger and the queue against a real PostgreSQL, each test in a schema of its own.
+#![expect(
+    clippy::unwrap_used,
+    reason = "everything in this crate is a test or a test's helper"
+)]
 
 mod cases;
 mod claims;

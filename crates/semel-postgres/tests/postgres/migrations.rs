@@ -38,8 +38,16 @@ async fn the_migrations_make_exactly_schema_sql() {
     let migrated = World::new().await;
     let mut psql = migrated.psql().await;
     let by_migrations = shape(&mut psql).await;
-    run(&mut psql, "CREATE SCHEMA IF NOT EXISTS semel_shape; DROP SCHEMA semel_shape CASCADE").await;
-    run(&mut psql, "BEGIN; CREATE SCHEMA semel_shape; SET LOCAL search_path = semel_shape").await;
+    run(
+        &mut psql,
+        "CREATE SCHEMA IF NOT EXISTS semel_shape; DROP SCHEMA semel_shape CASCADE",
+    )
+    .await;
+    run(
+        &mut psql,
+        "BEGIN; CREATE SCHEMA semel_shape; SET LOCAL search_path = semel_shape",
+    )
+    .await;
     run(&mut psql, include_str!("../../schema.sql")).await;
     let by_schema = shape(&mut psql).await;
     run(&mut psql, "ROLLBACK").await;
@@ -47,34 +55,57 @@ async fn the_migrations_make_exactly_schema_sql() {
     assert_eq!(by_migrations, by_schema);
 }
 
-static WALLET: Extension =
-    Extension { name: "wallet", migrations: &[("0001_a.sql", "CREATE TABLE a ()"), ("0002_b.sql", "CREATE TABLE b ()")] };
+static WALLET: Extension = Extension {
+    name: "wallet",
+    migrations: &[
+        ("0001_a.sql", "CREATE TABLE a ()"),
+        ("0002_b.sql", "CREATE TABLE b ()"),
+    ],
+};
 
 #[tokio::test]
 async fn two_processes_that_migrate_at_once_both_succeed() {
     let world = World::with(|o| o.extensions = vec![WALLET]).await;
     for _ in 0..5 {
-        run(&mut world.psql().await, &format!("DROP SCHEMA \"{}\" CASCADE", world.options.schema)).await;
-        let opened = futures_util::future::join_all((0..4).map(|_| PostgresLedger::open(world.options.clone()))).await;
+        run(
+            &mut world.psql().await,
+            &format!("DROP SCHEMA \"{}\" CASCADE", world.options.schema),
+        )
+        .await;
+        let opened = futures_util::future::join_all(
+            (0..4).map(|_| PostgresLedger::open(world.options.clone())),
+        )
+        .await;
         assert!(opened.iter().all(Result::is_ok), "{opened:?}");
     }
     let parts = "SELECT part || ' ' || version || ' ' || name FROM semel_schema ORDER BY 1";
     assert_eq!(
         texts(&mut world.psql().await, parts).await,
-        ["semel 1 0001_ledger.sql", "wallet 1 0001_a.sql", "wallet 2 0002_b.sql"]
+        [
+            "semel 1 0001_ledger.sql",
+            "wallet 1 0001_a.sql",
+            "wallet 2 0002_b.sql"
+        ]
     );
 }
 
 #[tokio::test]
 async fn a_dry_run_tells_what_is_pending_and_changes_nothing() {
     let world = World::new().await;
-    let more = world.again(|o| (o.extensions, o.migrate) = (vec![], true)).await;
+    let more = world
+        .again(|o| (o.extensions, o.migrate) = (vec![], true))
+        .await;
     assert!(more.migrate(true).await.unwrap().applied.is_empty());
     let mut options = world.options.clone();
     (options.extensions, options.migrate) = (vec![WALLET], false);
     let fault = PostgresLedger::open(options).await.unwrap_err();
     assert_eq!(fault.class, Class::Stop);
-    assert!(fault.detail().contains("wallet/0001_a.sql, wallet/0002_b.sql"), "{fault}");
+    assert!(
+        fault
+            .detail()
+            .contains("wallet/0001_a.sql, wallet/0002_b.sql"),
+        "{fault}"
+    );
     let more = world.again(|o| o.extensions = vec![WALLET]).await;
     let done = more.migrate(false).await.unwrap();
     assert_eq!((done.from, done.to, done.applied.len()), (1, 1, 0));
@@ -86,28 +117,62 @@ async fn a_schema_that_is_newer_than_the_program_stops_it() {
     let newer = "INSERT INTO semel_schema (part, version, name, min_binary) VALUES ('semel', 2, '0002_x.sql', 1)";
     run(&mut world.psql().await, newer).await;
     world.again(|_| {}).await;
-    run(&mut world.psql().await, "UPDATE semel_schema SET min_binary = 2 WHERE version = 2").await;
-    let fault = PostgresLedger::open(world.options.clone()).await.unwrap_err();
+    run(
+        &mut world.psql().await,
+        "UPDATE semel_schema SET min_binary = 2 WHERE version = 2",
+    )
+    .await;
+    let fault = PostgresLedger::open(world.options.clone())
+        .await
+        .unwrap_err();
     assert_eq!(fault.class, Class::Stop);
     assert!(fault.detail().contains("run a newer program"), "{fault}");
 }
 
 #[tokio::test]
 async fn a_refused_connection_names_the_place_and_never_the_password() {
-    let port = url().rsplit_once(':').and_then(|(_, rest)| rest.split_once('/')).unwrap().0.to_owned();
+    let port = url()
+        .rsplit_once(':')
+        .and_then(|(_, rest)| rest.split_once('/'))
+        .unwrap()
+        .0
+        .to_owned();
     for (url, class, part) in [
-        (format!("postgres://semel:hunter2@127.0.0.1:{port}/nowhere"), Class::Down, "`nowhere`"),
-        (format!("postgres://semel:hunter2@127.0.0.1:{port}/semel"), Class::Down, "`semel`"),
-        ("postgres://semel:hunter2@127.0.0.1:1/semel".to_owned(), Class::Down, "127.0.0.1:1"),
-        ("postgres://semel:hunter2@[bad/semel".to_owned(), Class::Stop, "postgres://USER"),
-        ("mysql://semel:hunter2@127.0.0.1/semel".to_owned(), Class::Stop, "postgres://USER"),
+        (
+            format!("postgres://semel:hunter2@127.0.0.1:{port}/nowhere"),
+            Class::Down,
+            "`nowhere`",
+        ),
+        (
+            format!("postgres://semel:hunter2@127.0.0.1:{port}/semel"),
+            Class::Down,
+            "`semel`",
+        ),
+        (
+            "postgres://semel:hunter2@127.0.0.1:1/semel".to_owned(),
+            Class::Down,
+            "127.0.0.1:1",
+        ),
+        (
+            "postgres://semel:hunter2@[bad/semel".to_owned(),
+            Class::Stop,
+            "postgres://USER",
+        ),
+        (
+            "mysql://semel:hunter2@127.0.0.1/semel".to_owned(),
+            Class::Stop,
+            "postgres://USER",
+        ),
     ] {
         let options = Options::new(&url);
         assert!(!format!("{options:?}").contains("hunter2"));
         let fault = PostgresLedger::open(options).await.unwrap_err();
         assert_eq!(fault.class, class, "{url}: {fault}");
         assert!(fault.detail().contains(part), "{url}: {fault}");
-        assert!(!format!("{fault} {fault:?}").contains("hunter2"), "{url}: {fault}");
+        assert!(
+            !format!("{fault} {fault:?}").contains("hunter2"),
+            "{url}: {fault}"
+        );
     }
 }
 
@@ -116,15 +181,27 @@ async fn another_owner_of_a_name_is_refused_and_changed_rules_must_be_accepted()
     let world = World::new().await;
     let mut other = enrolment();
     other.handler = "elsewhere".to_owned();
-    assert_eq!(world.ledger.enroll(&other).await.unwrap_err().class, Class::Stop);
+    assert_eq!(
+        world.ledger.enroll(&other).await.unwrap_err().class,
+        Class::Stop
+    );
     let mut changed = enrolment();
     changed.rules = semel_core::Fingerprint::of_bytes(b"other rules");
-    assert_eq!(world.ledger.enroll(&changed).await.unwrap_err().class, Class::Stop);
+    assert_eq!(
+        world.ledger.enroll(&changed).await.unwrap_err().class,
+        Class::Stop
+    );
     changed.accept_key_change = true;
-    assert_eq!(world.ledger.enroll(&changed).await.unwrap().consumer, world.consumer);
+    assert_eq!(
+        world.ledger.enroll(&changed).await.unwrap().consumer,
+        world.consumer
+    );
     changed.accept_key_change = false;
     world.ledger.enroll(&changed).await.unwrap();
-    assert_eq!(world.ledger.enroll(&enrolment()).await.unwrap_err().class, Class::Stop);
+    assert_eq!(
+        world.ledger.enroll(&enrolment()).await.unwrap_err().class,
+        Class::Stop
+    );
 }
 
 #[tokio::test]
@@ -133,7 +210,10 @@ async fn sources_keep_their_numbers_whatever_their_order() {
     let mut again = enrolment();
     again.sources = ["new", "other", "main"].map(str::to_owned).to_vec();
     let enrolled = world.ledger.enroll(&again).await.unwrap();
-    assert_eq!(enrolled.sources.iter().map(|s| s.0).collect::<Vec<_>>(), [3, 2, 1]);
+    assert_eq!(
+        enrolled.sources.iter().map(|s| s.0).collect::<Vec<_>>(),
+        [3, 2, 1]
+    );
     assert!(enrolled.now_ms > 1_700_000_000_000);
     let many = futures_util::future::join_all((0..8).map(|_| async {
         let ledger = world.again(|_| {}).await;
@@ -143,7 +223,10 @@ async fn sources_keep_their_numbers_whatever_their_order() {
     }))
     .await;
     let ids: Vec<_> = many.into_iter().map(|enrolled| enrolled.unwrap()).collect();
-    assert!(ids.iter().all(|e| e.consumer == ids[0].consumer && e.sources == ids[0].sources));
+    assert!(
+        ids.iter()
+            .all(|e| e.consumer == ids[0].consumer && e.sources == ids[0].sources)
+    );
 }
 
 #[tokio::test]
@@ -151,7 +234,11 @@ async fn the_documented_grants_are_enough_for_a_consumer() {
     let world = World::new().await;
     let mut psql = world.psql().await;
     let role = format!("semel_run_{:08x}", rand::random::<u32>());
-    run(&mut psql, &format!("CREATE ROLE {role} LOGIN PASSWORD 'semel'")).await;
+    run(
+        &mut psql,
+        &format!("CREATE ROLE {role} LOGIN PASSWORD 'semel'"),
+    )
+    .await;
     let grants = include_str!("../../grants.sql")
         .replace(":\"schema\"", &format!("\"{}\"", world.options.schema))
         .replace(":\"role\"", &role);
@@ -163,8 +250,14 @@ async fn the_documented_grants_are_enough_for_a_consumer() {
     let mut other = enrolment();
     other.consumer = "least".to_owned();
     let consumer = ledger.enroll(&other).await.unwrap().consumer;
-    let lane = semel_core::ledger::LaneId { consumer, ..world.lane_id(0) };
-    let mut unit = ledger.begin(ledger.connect(lane).await.unwrap()).await.unwrap();
+    let lane = semel_core::ledger::LaneId {
+        consumer,
+        ..world.lane_id(0)
+    };
+    let mut unit = ledger
+        .begin(ledger.connect(lane).await.unwrap())
+        .await
+        .unwrap();
     unit.claim(&world.claims(&[key(1)])).await.unwrap();
     unit.attempt(&[key(1)]).await.unwrap();
     let record = semel_core::ledger::Record {
@@ -177,7 +270,13 @@ async fn the_documented_grants_are_enough_for_a_consumer() {
     let (proof, lane) = committed(unit.commit().await);
     ledger.resolve(proof.fence()).await.unwrap();
     ledger.leave(lane).await.unwrap();
-    semel_postgres::PostgresQueue::open(options, "q", Default::default()).await.unwrap();
+    semel_postgres::PostgresQueue::open(options, "q", Default::default())
+        .await
+        .unwrap();
     drop(ledger);
-    run(&mut psql, &format!("DROP OWNED BY {role}; DROP ROLE {role}")).await;
+    run(
+        &mut psql,
+        &format!("DROP OWNED BY {role}; DROP ROLE {role}"),
+    )
+    .await;
 }

@@ -6,25 +6,54 @@ use crate::world::{World, number, run, texts};
 
 /// The ledger's statements with their parameter types.
 const STATEMENTS: [(&str, &str, &str); 5] = [
-    ("claim", "int, uuid[], uuid[], smallint[], bytea[], smallint[]", include_str!("../../src/sql/claim.sql")),
-    ("seen", "int, uuid[]", include_str!("../../src/sql/seen.sql")),
-    ("release", "int, uuid[]", include_str!("../../src/sql/release.sql")),
-    ("note", "int, uuid[], smallint[], text[], bytea[]", include_str!("../../src/sql/note.sql")),
-    ("unclaim", "int, uuid[]", include_str!("../../src/sql/unclaim.sql")),
+    (
+        "claim",
+        "int, uuid[], uuid[], smallint[], bytea[], smallint[]",
+        include_str!("../../src/sql/claim.sql"),
+    ),
+    (
+        "seen",
+        "int, uuid[]",
+        include_str!("../../src/sql/seen.sql"),
+    ),
+    (
+        "release",
+        "int, uuid[]",
+        include_str!("../../src/sql/release.sql"),
+    ),
+    (
+        "note",
+        "int, uuid[], smallint[], text[], bytea[]",
+        include_str!("../../src/sql/note.sql"),
+    ),
+    (
+        "unclaim",
+        "int, uuid[]",
+        include_str!("../../src/sql/unclaim.sql"),
+    ),
 ];
 
 fn arguments(name: &str) -> &'static str {
     match name {
-        "claim" => "1, $k, $k, array_fill(1::smallint, ARRAY[1000]), array_fill(''::bytea, ARRAY[1000]), array_fill(1::smallint, ARRAY[1000])",
-        "note" => "1, $k, array_fill(1::smallint, ARRAY[1000]), array_fill(''::text, ARRAY[1000]), array_fill(''::bytea, ARRAY[1000])",
+        "claim" => {
+            "1, $k, $k, array_fill(1::smallint, ARRAY[1000]), array_fill(''::bytea, ARRAY[1000]), array_fill(1::smallint, ARRAY[1000])"
+        }
+        "note" => {
+            "1, $k, array_fill(1::smallint, ARRAY[1000]), array_fill(''::text, ARRAY[1000]), array_fill(''::bytea, ARRAY[1000])"
+        }
         _ => "1, $k",
     }
 }
 
 async fn explain(psql: &mut PgConnection, name: &str) -> String {
-    let keys = format!("'{{{}}}'", vec!["00000000-0000-0000-0000-000000000001"; 1000].join(","));
+    let keys = format!(
+        "'{{{}}}'",
+        vec!["00000000-0000-0000-0000-000000000001"; 1000].join(",")
+    );
     let call = arguments(name).replace("$k", &keys);
-    texts(psql, &format!("EXPLAIN EXECUTE {name}({call})")).await.join("\n")
+    texts(psql, &format!("EXPLAIN EXECUTE {name}({call})"))
+        .await
+        .join("\n")
 }
 
 async fn prepare(psql: &mut PgConnection) {
@@ -43,7 +72,11 @@ async fn fill(psql: &mut PgConnection, rows: u32) {
 
 /// A table of one row that was vacuumed: the planner knows that it has one page, and nothing will tell it better.
 async fn stale(psql: &mut PgConnection) {
-    run(psql, "ALTER TABLE semel_ledger SET (autovacuum_enabled = off)").await;
+    run(
+        psql,
+        "ALTER TABLE semel_ledger SET (autovacuum_enabled = off)",
+    )
+    .await;
     fill(psql, 1).await;
     run(psql, "VACUUM ANALYZE semel_ledger").await;
 }
@@ -59,8 +92,14 @@ async fn t30_statistics_of_a_tiny_table_do_not_make_anybody_read_the_whole_ledge
         run(&mut psql, &format!("SET plan_cache_mode = {mode}")).await;
         for (name, ..) in STATEMENTS {
             let plan = explain(&mut psql, name).await;
-            assert!(!plan.contains("Seq Scan on semel_ledger"), "{mode} {name}:\n{plan}");
-            assert!(name == "claim" || plan.contains("Index Scan using semel_ledger_key"), "{mode} {name}:\n{plan}");
+            assert!(
+                !plan.contains("Seq Scan on semel_ledger"),
+                "{mode} {name}:\n{plan}"
+            );
+            assert!(
+                name == "claim" || plan.contains("Index Scan using semel_ledger_key"),
+                "{mode} {name}:\n{plan}"
+            );
         }
     }
 }
@@ -79,7 +118,10 @@ async fn t30_a_plan_made_while_the_ledger_was_tiny_is_forgotten() {
     run(&mut psql, include_str!("../../src/sql/begin_replan.sql")).await;
     let after = explain(&mut psql, "seen").await;
     run(&mut psql, "ROLLBACK").await;
-    assert!(after.contains("Index Scan using semel_ledger_key"), "{after}");
+    assert!(
+        after.contains("Index Scan using semel_ledger_key"),
+        "{after}"
+    );
 }
 
 #[tokio::test]
@@ -88,10 +130,18 @@ async fn t30_the_naive_probe_reads_the_whole_ledger() {
     let mut psql = world.psql().await;
     fill(&mut psql, 100_000).await;
     run(&mut psql, "ANALYZE semel_ledger").await;
-    let keys: Vec<String> = (0..1_000).map(|n| crate::world::key(n).to_string()).collect();
-    let probe = format!("EXPLAIN SELECT outcome FROM semel_ledger WHERE consumer = 1 AND key = ANY ('{{{}}}')", keys.join(","));
+    let keys: Vec<String> = (0..1_000)
+        .map(|n| crate::world::key(n).to_string())
+        .collect();
+    let probe = format!(
+        "EXPLAIN SELECT outcome FROM semel_ledger WHERE consumer = 1 AND key = ANY ('{{{}}}')",
+        keys.join(",")
+    );
     let plan = texts(&mut psql, &probe).await.join("\n");
-    assert!(plan.contains("Seq Scan on semel_ledger"), "the attack proves nothing:\n{plan}");
+    assert!(
+        plan.contains("Seq Scan on semel_ledger"),
+        "the attack proves nothing:\n{plan}"
+    );
 }
 
 #[tokio::test]
@@ -100,6 +150,10 @@ async fn a_message_costs_few_bytes() {
     let mut psql = world.psql().await;
     fill(&mut psql, 100_000).await;
     run(&mut psql, "REINDEX TABLE semel_ledger").await;
-    let bytes = number(&mut psql, "SELECT pg_total_relation_size('semel_ledger') / 100000").await;
+    let bytes = number(
+        &mut psql,
+        "SELECT pg_total_relation_size('semel_ledger') / 100000",
+    )
+    .await;
     assert!(bytes <= 150, "{bytes} bytes a key");
 }

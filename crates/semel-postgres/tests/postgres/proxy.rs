@@ -74,7 +74,10 @@ impl Proxy {
             released: Notify::new(),
         });
         tokio::spawn(accept(listener, server.to_owned(), Arc::clone(&plan)));
-        Self { plan, url: format!("{head}@127.0.0.1:{port}/{database}?sslmode=disable") }
+        Self {
+            plan,
+            url: format!("{head}@127.0.0.1:{port}/{database}?sslmode=disable"),
+        }
     }
 
     /// Hurts the connection at the `request`-th request from now, counted from 1.
@@ -105,7 +108,9 @@ impl Proxy {
 
 async fn accept(listener: TcpListener, server: String, plan: Arc<Plan>) {
     while let Ok((client, _)) = listener.accept().await {
-        let server = TcpStream::connect(&server).await.expect("the server answers");
+        let server = TcpStream::connect(&server)
+            .await
+            .expect("the server answers");
         client.set_nodelay(true).expect("a socket");
         server.set_nodelay(true).expect("a socket");
         tokio::spawn(forward(client, server, Arc::clone(&plan)));
@@ -117,7 +122,13 @@ async fn forward(client: TcpStream, server: TcpStream, plan: Arc<Plan>) {
     let (from_server, to_server) = server.into_split();
     let muted = Arc::new(AtomicBool::new(false));
     let answered = Arc::new(Notify::new());
-    let up = requests(from_client, to_server, plan, Arc::clone(&muted), Arc::clone(&answered));
+    let up = requests(
+        from_client,
+        to_server,
+        plan,
+        Arc::clone(&muted),
+        Arc::clone(&answered),
+    );
     let down = replies(from_server, to_client, muted, answered);
     // The first direction that ends takes the other one with it, and both sockets close.
     tokio::select! {
@@ -137,7 +148,9 @@ async fn requests(
     let mut request = Vec::new();
     let mut started = false;
     loop {
-        let Some((kind, bytes)) = message(&mut client, started).await else { return };
+        let Some((kind, bytes)) = message(&mut client, started).await else {
+            return;
+        };
         request.extend_from_slice(&bytes);
         if started && !matches!(kind, b'S' | b'Q' | b'X' | b'p') {
             continue;
@@ -145,7 +158,9 @@ async fn requests(
         started = true;
         let whole = std::mem::take(&mut request);
         let chosen = matches!(kind, b'S' | b'Q') && {
-            let armed = plan.countdown.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| n.checked_sub(1));
+            let armed = plan
+                .countdown
+                .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| n.checked_sub(1));
             armed == Ok(1)
         };
         if !chosen {
@@ -175,7 +190,12 @@ async fn requests(
 }
 
 /// Forwards what the server sends, unless muted, and tells when a muted answer is whole.
-async fn replies(mut server: OwnedReadHalf, mut client: OwnedWriteHalf, muted: Arc<AtomicBool>, answered: Arc<Notify>) {
+async fn replies(
+    mut server: OwnedReadHalf,
+    mut client: OwnedWriteHalf,
+    muted: Arc<AtomicBool>,
+    answered: Arc<Notify>,
+) {
     loop {
         let Some((kind, bytes)) = message(&mut server, true).await else {
             if muted.load(Ordering::SeqCst) {
@@ -202,7 +222,10 @@ async fn message(from: &mut OwnedReadHalf, has_kind: bool) -> Option<(u8, Vec<u8
     let kind = if has_kind { head[0] } else { 0 };
     let length = u32::from_be_bytes(head[head.len() - 4..].try_into().expect("4 bytes"));
     let at = head.len();
-    head.resize(at + usize::try_from(length).expect("a small message") - 4, 0);
+    head.resize(
+        at + usize::try_from(length).expect("a small message") - 4,
+        0,
+    );
     from.read_exact(&mut head[at..]).await.ok()?;
     Some((kind, head))
 }

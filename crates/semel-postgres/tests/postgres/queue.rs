@@ -12,10 +12,15 @@ use semel_postgres::{PostgresQueue, QueueOptions};
 use crate::proxy::{Hurt, Proxy};
 use crate::world::{World, key, number, run};
 
-const ALL: Limit = Limit { count: 1_000, bytes: usize::MAX };
+const ALL: Limit = Limit {
+    count: 1_000,
+    bytes: usize::MAX,
+};
 
 async fn queue(world: &World, visibility_ms: u64) -> PostgresQueue {
-    PostgresQueue::open(world.options.clone(), "ops", QueueOptions { visibility_ms }).await.unwrap()
+    PostgresQueue::open(world.options.clone(), "ops", QueueOptions { visibility_ms })
+        .await
+        .unwrap()
 }
 
 fn outgoing(n: u64) -> Outgoing {
@@ -28,7 +33,10 @@ fn outgoing(n: u64) -> Outgoing {
 }
 
 fn proof(world: &World) -> Committed {
-    Committed::witnessed(Fence { lane: world.lane_id(0), unit: 1 })
+    Committed::witnessed(Fence {
+        lane: world.lane_id(0),
+        unit: 1,
+    })
 }
 
 async fn batch(queue: &PostgresQueue, limit: Limit) -> Vec<Delivery> {
@@ -39,19 +47,34 @@ async fn batch(queue: &PostgresQueue, limit: Limit) -> Vec<Delivery> {
 }
 
 fn offsets(batch: &[Delivery]) -> Vec<u64> {
-    batch.iter().map(|d| d.message.position.offset.unwrap()).collect()
+    batch
+        .iter()
+        .map(|d| d.message.position.offset.unwrap())
+        .collect()
 }
 
 fn acks(batch: Vec<Delivery>, proof: &Committed) -> Settlements {
-    Settlements { receipts: batch.into_iter().map(|d| d.receipt.ack(proof)).collect(), positions: Vec::new() }
+    Settlements {
+        receipts: batch.into_iter().map(|d| d.receipt.ack(proof)).collect(),
+        positions: Vec::new(),
+    }
 }
 
 fn nacks(batch: Vec<Delivery>, delay_ms: u64) -> Settlements {
-    Settlements { receipts: batch.into_iter().map(|d| d.receipt.nack(delay_ms)).collect(), positions: Vec::new() }
+    Settlements {
+        receipts: batch
+            .into_iter()
+            .map(|d| d.receipt.nack(delay_ms))
+            .collect(),
+        positions: Vec::new(),
+    }
 }
 
 async fn put(queue: &PostgresQueue, range: std::ops::Range<u64>) {
-    queue.publish(&range.map(outgoing).collect::<Vec<_>>()).await.unwrap();
+    queue
+        .publish(&range.map(outgoing).collect::<Vec<_>>())
+        .await
+        .unwrap();
 }
 
 #[tokio::test]
@@ -61,20 +84,37 @@ async fn a_message_arrives_as_it_was_put_with_its_key_in_a_header() {
     let mut null = outgoing(2);
     (null.payload, null.message_key, null.key) = (None, None, None);
     let mut forged = outgoing(3);
-    forged.headers.push(("idempotency-key".to_owned(), "forged".into()));
+    forged
+        .headers
+        .push(("idempotency-key".to_owned(), "forged".into()));
     queue.publish(&[outgoing(1), null, forged]).await.unwrap();
     let batch = batch(&queue, ALL).await;
     let one = &batch[0].message;
     assert_eq!(one.payload.as_deref(), Some(b"message 1".as_slice()));
     assert_eq!(one.header("h").unwrap().as_ref(), b"\0");
-    assert_eq!(one.header("idempotency-key").unwrap().as_ref(), key(1).to_string().as_bytes());
-    assert_eq!((one.message_key.as_deref(), one.attempt), (Some(b"lane".as_slice()), 1));
-    assert_eq!((&*one.position.partition, one.position.offset), ("ops", Some(1)));
+    assert_eq!(
+        one.header("idempotency-key").unwrap().as_ref(),
+        key(1).to_string().as_bytes()
+    );
+    assert_eq!(
+        (one.message_key.as_deref(), one.attempt),
+        (Some(b"lane".as_slice()), 1)
+    );
+    assert_eq!(
+        (&*one.position.partition, one.position.offset),
+        ("ops", Some(1))
+    );
     assert!(one.timestamp_ms.unwrap() > 1_700_000_000_000);
     assert!(batch[0].mark.is_none());
-    assert_eq!((&batch[1].message.payload, &batch[1].message.message_key), (&None, &None));
+    assert_eq!(
+        (&batch[1].message.payload, &batch[1].message.message_key),
+        (&None, &None)
+    );
     assert!(batch[1].message.header("idempotency-key").is_none());
-    assert_eq!(batch[2].message.header("idempotency-key").unwrap().as_ref(), key(3).to_string().as_bytes());
+    assert_eq!(
+        batch[2].message.header("idempotency-key").unwrap().as_ref(),
+        key(3).to_string().as_bytes()
+    );
 }
 
 #[tokio::test]
@@ -82,10 +122,37 @@ async fn messages_come_in_order_up_to_the_limit() {
     let world = World::new().await;
     let queue = queue(&world, 60_000).await;
     put(&queue, 0..10).await;
-    assert_eq!(offsets(&batch(&queue, Limit { count: 4, bytes: usize::MAX }).await), [1, 2, 3, 4]);
+    assert_eq!(
+        offsets(
+            &batch(
+                &queue,
+                Limit {
+                    count: 4,
+                    bytes: usize::MAX
+                }
+            )
+            .await
+        ),
+        [1, 2, 3, 4]
+    );
     // About 650 bytes each, by the queue's cautious count.
-    assert_eq!(offsets(&batch(&queue, Limit { count: 9, bytes: 1_500 }).await), [5, 6]);
-    assert_eq!(offsets(&batch(&queue, Limit { count: 9, bytes: 1 }).await), [7]);
+    assert_eq!(
+        offsets(
+            &batch(
+                &queue,
+                Limit {
+                    count: 9,
+                    bytes: 1_500
+                }
+            )
+            .await
+        ),
+        [5, 6]
+    );
+    assert_eq!(
+        offsets(&batch(&queue, Limit { count: 9, bytes: 1 }).await),
+        [7]
+    );
     assert_eq!(offsets(&batch(&queue, ALL).await), [8, 9, 10]);
 }
 
@@ -93,14 +160,23 @@ async fn messages_come_in_order_up_to_the_limit() {
 async fn an_acked_message_is_gone_and_the_drained_queue_says_so_once() {
     let world = World::new().await;
     let queue = queue(&world, 60_000).await;
-    assert!(matches!(queue.receive(ALL).await.unwrap(), Received::Drained));
+    assert!(matches!(
+        queue.receive(ALL).await.unwrap(),
+        Received::Drained
+    ));
     put(&queue, 0..3).await;
     let all = batch(&queue, ALL).await;
     // Leased messages count as left.
     let waiting = tokio::time::timeout(Duration::from_millis(300), queue.receive(ALL)).await;
     assert!(waiting.is_err(), "{waiting:?}");
-    assert_eq!(queue.settle(acks(all, &proof(&world))).await.unwrap().lost, 0);
-    assert!(matches!(queue.receive(ALL).await.unwrap(), Received::Drained));
+    assert_eq!(
+        queue.settle(acks(all, &proof(&world))).await.unwrap().lost,
+        0
+    );
+    assert!(matches!(
+        queue.receive(ALL).await.unwrap(),
+        Received::Drained
+    ));
     let waiting = tokio::time::timeout(Duration::from_millis(300), queue.receive(ALL)).await;
     assert!(waiting.is_err(), "{waiting:?}");
     put(&queue, 3..4).await;
@@ -131,8 +207,18 @@ async fn an_ack_after_the_lease_ran_out_and_went_to_another_is_lost() {
     let late = batch(&slow, ALL).await;
     let taken = batch(&quick, ALL).await;
     assert_eq!(offsets(&late), offsets(&taken));
-    assert_eq!(slow.settle(acks(late, &proof(&world))).await.unwrap().lost, 2);
-    assert_eq!(quick.settle(acks(taken, &proof(&world))).await.unwrap().lost, 0);
+    assert_eq!(
+        slow.settle(acks(late, &proof(&world))).await.unwrap().lost,
+        2
+    );
+    assert_eq!(
+        quick
+            .settle(acks(taken, &proof(&world)))
+            .await
+            .unwrap()
+            .lost,
+        0
+    );
 }
 
 #[tokio::test]
@@ -142,8 +228,22 @@ async fn an_older_receipt_of_the_same_handle_is_lost_too() {
     put(&queue, 0..1).await;
     let first = batch(&queue, ALL).await;
     let second = batch(&queue, ALL).await;
-    assert_eq!(queue.settle(acks(first, &proof(&world))).await.unwrap().lost, 1);
-    assert_eq!(queue.settle(acks(second, &proof(&world))).await.unwrap().lost, 0);
+    assert_eq!(
+        queue
+            .settle(acks(first, &proof(&world)))
+            .await
+            .unwrap()
+            .lost,
+        1
+    );
+    assert_eq!(
+        queue
+            .settle(acks(second, &proof(&world)))
+            .await
+            .unwrap()
+            .lost,
+        0
+    );
 }
 
 #[tokio::test]
@@ -153,10 +253,15 @@ async fn a_dropped_receive_loses_nothing() {
     put(&queue, 0..50).await;
     let mut got = Vec::new();
     for polls in 0..200 {
-        let mut receive = queue.receive(Limit { count: 5, bytes: usize::MAX });
+        let mut receive = queue.receive(Limit {
+            count: 5,
+            bytes: usize::MAX,
+        });
         for _ in 0..polls % 20 {
             if let Some(received) = futures_util::FutureExt::now_or_never(&mut receive) {
-                let Received::Batch(batch) = received.unwrap() else { panic!("not yet drained") };
+                let Received::Batch(batch) = received.unwrap() else {
+                    panic!("not yet drained")
+                };
                 got.extend(offsets(&batch));
                 break;
             }
@@ -177,10 +282,24 @@ async fn many_consumers_share_a_queue_and_each_message_goes_to_one() {
         let queue = queue(&world, 60_000).await;
         let mut got = Vec::new();
         loop {
-            match queue.receive(Limit { count: 37, bytes: usize::MAX }).await.unwrap() {
+            match queue
+                .receive(Limit {
+                    count: 37,
+                    bytes: usize::MAX,
+                })
+                .await
+                .unwrap()
+            {
                 Received::Batch(batch) => {
                     got.extend(offsets(&batch));
-                    assert_eq!(queue.settle(acks(batch, &proof(&world))).await.unwrap().lost, 0);
+                    assert_eq!(
+                        queue
+                            .settle(acks(batch, &proof(&world)))
+                            .await
+                            .unwrap()
+                            .lost,
+                        0
+                    );
                 }
                 Received::Drained => return got,
                 Received::End => panic!("a queue never ends"),
@@ -197,7 +316,11 @@ async fn t28_a_message_that_commits_late_is_not_skipped() {
     let world = World::new().await;
     let queue = queue(&world, 60_000).await;
     let mut psql = world.psql().await;
-    run(&mut psql, "BEGIN; INSERT INTO semel_queue (queue, headers, payload) VALUES ('ops', '', 'late')").await;
+    run(
+        &mut psql,
+        "BEGIN; INSERT INTO semel_queue (queue, headers, payload) VALUES ('ops', '', 'late')",
+    )
+    .await;
     put(&queue, 0..1).await;
     assert_eq!(offsets(&batch(&queue, ALL).await), [2]);
     run(&mut psql, "COMMIT").await;
@@ -209,10 +332,15 @@ async fn a_queue_sees_no_other_queues_messages() {
     let world = World::new().await;
     let (ops, other) = (
         queue(&world, 60_000).await,
-        PostgresQueue::open(world.options.clone(), "other", QueueOptions::default()).await.unwrap(),
+        PostgresQueue::open(world.options.clone(), "other", QueueOptions::default())
+            .await
+            .unwrap(),
     );
     put(&ops, 0..2).await;
-    assert!(matches!(other.receive(ALL).await.unwrap(), Received::Drained));
+    assert!(matches!(
+        other.receive(ALL).await.unwrap(),
+        Received::Drained
+    ));
 }
 
 #[tokio::test]
@@ -232,16 +360,41 @@ async fn a_queue_whose_session_was_ended_is_down_once_and_goes_on() {
     let proxy = Proxy::before(&world.options.url).await;
     let mut options = world.options.clone();
     options.url.clone_from(&proxy.url);
-    let queue = PostgresQueue::open(options, "ops", QueueOptions { visibility_ms: 60_000 }).await.unwrap();
+    let queue = PostgresQueue::open(
+        options,
+        "ops",
+        QueueOptions {
+            visibility_ms: 60_000,
+        },
+    )
+    .await
+    .unwrap();
     put(&queue, 0..4).await;
-    let first = batch(&queue, Limit { count: 2, bytes: usize::MAX }).await;
+    let first = batch(
+        &queue,
+        Limit {
+            count: 2,
+            bytes: usize::MAX,
+        },
+    )
+    .await;
     proxy.arm(1, Hurt::CutRequest);
-    assert_eq!(queue.settle(acks(first, &proof(&world))).await.unwrap_err().class, Class::Down);
+    assert_eq!(
+        queue
+            .settle(acks(first, &proof(&world)))
+            .await
+            .unwrap_err()
+            .class,
+        Class::Down
+    );
     proxy.arm(1, Hurt::CutRequest);
     assert_eq!(queue.receive(ALL).await.unwrap_err().class, Class::Down);
     let rest = batch(&queue, ALL).await;
     assert_eq!(offsets(&rest), [3, 4]);
-    assert_eq!(queue.settle(acks(rest, &proof(&world))).await.unwrap().lost, 0);
+    assert_eq!(
+        queue.settle(acks(rest, &proof(&world))).await.unwrap().lost,
+        0
+    );
 }
 
 #[tokio::test]

@@ -11,13 +11,41 @@ use crate::world::{World, committed, key, number, run};
 static ACCOUNT: Table = Table {
     name: "account",
     columns: &[
-        Column { name: "id", kind: Type::Key, change: Change::Fixed },
-        Column { name: "order", kind: Type::Text, change: Change::Fixed },
-        Column { name: "status", kind: Type::Int, change: Change::Set },
-        Column { name: "note", kind: Type::Bytes, change: Change::Set },
-        Column { name: "seen", kind: Type::Time, change: Change::Set },
-        Column { name: "posted", kind: Type::Amount, change: Change::Counter },
-        Column { name: "version", kind: Type::Int, change: Change::Counter },
+        Column {
+            name: "id",
+            kind: Type::Key,
+            change: Change::Fixed,
+        },
+        Column {
+            name: "order",
+            kind: Type::Text,
+            change: Change::Fixed,
+        },
+        Column {
+            name: "status",
+            kind: Type::Int,
+            change: Change::Set,
+        },
+        Column {
+            name: "note",
+            kind: Type::Bytes,
+            change: Change::Set,
+        },
+        Column {
+            name: "seen",
+            kind: Type::Time,
+            change: Change::Set,
+        },
+        Column {
+            name: "posted",
+            kind: Type::Amount,
+            change: Change::Counter,
+        },
+        Column {
+            name: "version",
+            kind: Type::Int,
+            change: Change::Counter,
+        },
     ],
 };
 
@@ -30,8 +58,16 @@ fn row(n: u64, posted: i128) -> Vec<Value> {
         Value::Key(key(n)),
         Value::Text(format!("text {n}").into()),
         Value::Int(1),
-        if n.is_multiple_of(2) { Value::Null } else { Value::Bytes(Bytes::from_static(b"\0x")) },
-        if n.is_multiple_of(3) { Value::Null } else { Value::Time(-1) },
+        if n.is_multiple_of(2) {
+            Value::Null
+        } else {
+            Value::Bytes(Bytes::from_static(b"\0x"))
+        },
+        if n.is_multiple_of(3) {
+            Value::Null
+        } else {
+            Value::Time(-1)
+        },
         Value::Amount(posted),
         Value::Int(0),
     ]
@@ -51,7 +87,10 @@ async fn accounts(range: std::ops::Range<u64>) -> World {
     run(&mut world.psql().await, DDL).await;
     let mut unit = world.unit(0).await;
     let values: Vec<Value> = range.clone().flat_map(|n| row(n, 0)).collect();
-    assert_eq!(unit.insert(&ACCOUNT, &values).await.unwrap(), values.len() / ACCOUNT.width());
+    assert_eq!(
+        unit.insert(&ACCOUNT, &values).await.unwrap(),
+        values.len() / ACCOUNT.width()
+    );
     committed(unit.commit().await);
     world
 }
@@ -65,7 +104,12 @@ async fn rows_come_back_as_they_went_in() {
     for lock in [Lock::None, Lock::Update] {
         assert_eq!(unit.read(&ACCOUNT, &ids(0..9), lock).await.unwrap(), values);
     }
-    assert!(unit.read(&ACCOUNT, &[], Lock::Update).await.unwrap().is_empty());
+    assert!(
+        unit.read(&ACCOUNT, &[], Lock::Update)
+            .await
+            .unwrap()
+            .is_empty()
+    );
 }
 
 #[tokio::test]
@@ -90,7 +134,14 @@ async fn t35_an_insert_that_collides_goes_in_less() {
     let values: Vec<Value> = (0..6).flat_map(|n| row(n, 1)).collect();
     assert_eq!(unit.insert(&ACCOUNT, &values).await.unwrap(), 4);
     committed(unit.commit().await);
-    assert_eq!(number(&mut world.psql().await, "SELECT sum(posted)::bigint FROM account").await, 4);
+    assert_eq!(
+        number(
+            &mut world.psql().await,
+            "SELECT sum(posted)::bigint FROM account"
+        )
+        .await,
+        4
+    );
 }
 
 #[tokio::test]
@@ -99,15 +150,29 @@ async fn deltas_apply_to_unchanged_rows_alone() {
     let mut unit = world.unit(0).await;
     let mut stale = row(1, 0);
     stale[2] = Value::Int(2);
-    let delta = |row: Vec<Value>| Delta { seen: seen(&row), add: vec![5, 1] };
-    let now = unit.add(&ACCOUNT, &[delta(row(0, 0)), delta(stale.clone()), delta(row(2, 99))]).await.unwrap();
+    let delta = |row: Vec<Value>| Delta {
+        seen: seen(&row),
+        add: vec![5, 1],
+    };
+    let now = unit
+        .add(
+            &ACCOUNT,
+            &[delta(row(0, 0)), delta(stale.clone()), delta(row(2, 99))],
+        )
+        .await
+        .unwrap();
     let mut ids: Vec<&Value> = now.iter().step_by(ACCOUNT.width()).collect();
     ids.sort_unstable();
     assert_eq!(ids, [&Value::Key(key(0)), &Value::Key(key(2))]);
     assert_eq!(&now[5..7], [Value::Amount(5), Value::Int(1)]);
     let now = unit.add(&ACCOUNT, &[delta(row(0, 0))]).await.unwrap();
     assert_eq!(&now[5..7], [Value::Amount(10), Value::Int(2)]);
-    assert!(unit.add(&ACCOUNT, &[delta(stale)]).await.unwrap().is_empty());
+    assert!(
+        unit.add(&ACCOUNT, &[delta(stale)])
+            .await
+            .unwrap()
+            .is_empty()
+    );
     assert!(unit.add(&ACCOUNT, &[]).await.unwrap().is_empty());
 }
 
@@ -116,14 +181,35 @@ async fn a_violated_check_is_poison_and_heals() {
     let world = accounts(0..4).await;
     let mut unit = world.unit(0).await;
     unit.save(semel_core::ledger::Save::Claims).await.unwrap();
-    let delta = Delta { seen: seen(&row(0, 0)), add: vec![-5_000, 1] };
-    assert_eq!(unit.add(&ACCOUNT, std::slice::from_ref(&delta)).await.unwrap_err().class, Class::Poison);
+    let delta = Delta {
+        seen: seen(&row(0, 0)),
+        add: vec![-5_000, 1],
+    };
+    assert_eq!(
+        unit.add(&ACCOUNT, std::slice::from_ref(&delta))
+            .await
+            .unwrap_err()
+            .class,
+        Class::Poison
+    );
     unit.back(semel_core::ledger::Save::Claims).await.unwrap();
-    assert_eq!(unit.insert(&ACCOUNT, &row(7, -5_000)).await.unwrap_err().class, Class::Poison);
+    assert_eq!(
+        unit.insert(&ACCOUNT, &row(7, -5_000))
+            .await
+            .unwrap_err()
+            .class,
+        Class::Poison
+    );
     unit.back(semel_core::ledger::Save::Claims).await.unwrap();
     assert_eq!(unit.insert(&ACCOUNT, &row(7, -500)).await.unwrap(), 1);
-    let beyond = Delta { seen: seen(&row(0, 0)), add: vec![0, i128::MAX] };
-    assert_eq!(unit.add(&ACCOUNT, &[beyond]).await.unwrap_err().class, Class::Poison);
+    let beyond = Delta {
+        seen: seen(&row(0, 0)),
+        add: vec![0, i128::MAX],
+    };
+    assert_eq!(
+        unit.add(&ACCOUNT, &[beyond]).await.unwrap_err().class,
+        Class::Poison
+    );
 }
 
 #[tokio::test]
@@ -141,24 +227,55 @@ async fn a_value_of_another_type_is_a_bug_that_is_told() {
 async fn amounts_of_128_bits_pass_the_server_unchanged() {
     let world = World::new().await;
     let mut psql = world.psql().await;
-    run(&mut psql, "CREATE TABLE amounts (id bigint PRIMARY KEY, amount numeric(39,0))").await;
+    run(
+        &mut psql,
+        "CREATE TABLE amounts (id bigint PRIMARY KEY, amount numeric(39,0))",
+    )
+    .await;
     static AMOUNTS: Table = Table {
         name: "amounts",
         columns: &[
-            Column { name: "id", kind: Type::Int, change: Change::Fixed },
-            Column { name: "amount", kind: Type::Amount, change: Change::Counter },
+            Column {
+                name: "id",
+                kind: Type::Int,
+                change: Change::Fixed,
+            },
+            Column {
+                name: "amount",
+                kind: Type::Amount,
+                change: Change::Counter,
+            },
         ],
     };
-    let mut all = vec![0, 1, -1, 9_999, 10_000, 99_990_000, -100_000_000, i128::MAX, i128::MIN, i128::MIN + 1];
+    let mut all = vec![
+        0,
+        1,
+        -1,
+        9_999,
+        10_000,
+        99_990_000,
+        -100_000_000,
+        i128::MAX,
+        i128::MIN,
+        i128::MIN + 1,
+    ];
     all.extend((0..2_000).map(|_| rand::random::<i128>() >> (rand::random::<u32>() % 127)));
-    let values: Vec<Value> =
-        (0_i64..).zip(&all).flat_map(|(n, amount)| [Value::Int(n), Value::Amount(*amount)]).collect();
+    let values: Vec<Value> = (0_i64..)
+        .zip(&all)
+        .flat_map(|(n, amount)| [Value::Int(n), Value::Amount(*amount)])
+        .collect();
     let mut unit = world.unit(0).await;
     unit.insert(&AMOUNTS, &values).await.unwrap();
     let ids: Vec<Value> = values.iter().step_by(2).cloned().collect();
-    assert_eq!(unit.read(&AMOUNTS, &ids, Lock::Update).await.unwrap(), values);
+    assert_eq!(
+        unit.read(&AMOUNTS, &ids, Lock::Update).await.unwrap(),
+        values
+    );
     committed(unit.commit().await);
-    let rows = sqlx::query("SELECT amount::text FROM amounts ORDER BY id").fetch_all(&mut psql).await.unwrap();
+    let rows = sqlx::query("SELECT amount::text FROM amounts ORDER BY id")
+        .fetch_all(&mut psql)
+        .await
+        .unwrap();
     let texts: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
     assert_eq!(texts, all.iter().map(i128::to_string).collect::<Vec<_>>());
 }
@@ -175,13 +292,23 @@ async fn e009_a_hundred_parallel_credits_lose_none() {
                 if (lane + round).is_multiple_of(2) {
                     let mut rows = unit.read(&ACCOUNT, &ids(0..8), Lock::Update).await.unwrap();
                     for row in rows.chunks_mut(ACCOUNT.width()) {
-                        let Value::Amount(posted) = &mut row[5] else { panic!("{row:?}") };
+                        let Value::Amount(posted) = &mut row[5] else {
+                            panic!("{row:?}")
+                        };
                         *posted += 1;
                     }
                     assert_eq!(unit.update(&ACCOUNT, &rows).await.unwrap(), 8);
                 } else {
-                    let deltas: Vec<Delta> = (0..8).map(|n| Delta { seen: seen(&row(n, 0)), add: vec![1, 0] }).collect();
-                    assert_eq!(unit.add(&ACCOUNT, &deltas).await.unwrap().len(), 8 * ACCOUNT.width());
+                    let deltas: Vec<Delta> = (0..8)
+                        .map(|n| Delta {
+                            seen: seen(&row(n, 0)),
+                            add: vec![1, 0],
+                        })
+                        .collect();
+                    assert_eq!(
+                        unit.add(&ACCOUNT, &deltas).await.unwrap().len(),
+                        8 * ACCOUNT.width()
+                    );
                 }
                 connection = committed(unit.commit().await).1;
             }
@@ -189,8 +316,14 @@ async fn e009_a_hundred_parallel_credits_lose_none() {
     });
     join_all(tasks).await;
     let mut psql = world.psql().await;
-    assert_eq!(number(&mut psql, "SELECT min(posted)::bigint FROM account").await, 100);
-    assert_eq!(number(&mut psql, "SELECT sum(posted)::bigint FROM account").await, 800);
+    assert_eq!(
+        number(&mut psql, "SELECT min(posted)::bigint FROM account").await,
+        100
+    );
+    assert_eq!(
+        number(&mut psql, "SELECT sum(posted)::bigint FROM account").await,
+        800
+    );
 }
 
 #[tokio::test]
@@ -200,25 +333,57 @@ async fn a_query_gives_columns_by_their_type_and_can_stop() {
     let sql = "SELECT id, \"order\", status, note, seen, posted, version, $2::text AS nothing, status = 1 AS yes \
                FROM account WHERE id < $1 ORDER BY id";
     let args = [Value::Key(key(2)), Value::Null];
-    world.ledger.query(sql, &args, &mut |row| { all.push(row.to_vec()); true }).await.unwrap();
+    world
+        .ledger
+        .query(sql, &args, &mut |row| {
+            all.push(row.to_vec());
+            true
+        })
+        .await
+        .unwrap();
     let expected = |n| [row(n, 0), vec![Value::Null, Value::Int(1)]].concat();
     assert_eq!(all, [expected(0), expected(1)]);
     let mut count = 0;
     let endless = "SELECT generate_series(1, 100000000)";
-    world.ledger.query(endless, &[], &mut |_| { count += 1; count < 10 }).await.unwrap();
+    world
+        .ledger
+        .query(endless, &[], &mut |_| {
+            count += 1;
+            count < 10
+        })
+        .await
+        .unwrap();
     assert_eq!(count, 10);
-    for (sql, class) in [("SELECT 1 / 0", Class::Poison), ("DELETE FROM account", Class::Down), ("SELECT 0.5", Class::Poison)] {
-        let fault = world.ledger.query(sql, &[], &mut |_| true).await.unwrap_err();
+    for (sql, class) in [
+        ("SELECT 1 / 0", Class::Poison),
+        ("DELETE FROM account", Class::Down),
+        ("SELECT 0.5", Class::Poison),
+    ] {
+        let fault = world
+            .ledger
+            .query(sql, &[], &mut |_| true)
+            .await
+            .unwrap_err();
         assert_eq!(fault.class, class, "{sql}: {fault}");
     }
-    assert_eq!(number(&mut world.psql().await, "SELECT count(*) FROM account").await, 10);
+    assert_eq!(
+        number(&mut world.psql().await, "SELECT count(*) FROM account").await,
+        10
+    );
 }
 
 #[tokio::test]
 async fn a_locked_read_takes_its_locks_in_the_order_of_the_ids() {
     let world = accounts(0..500).await;
     let sql = "SELECT count(*) FROM pg_stat_database WHERE deadlocks < 0";
-    assert_eq!(sqlx::query(AssertSqlSafe(sql)).fetch_one(&mut world.psql().await).await.unwrap().get::<i64, _>(0), 0);
+    assert_eq!(
+        sqlx::query(AssertSqlSafe(sql))
+            .fetch_one(&mut world.psql().await)
+            .await
+            .unwrap()
+            .get::<i64, _>(0),
+        0
+    );
     let tasks = (0..6_i16).map(|lane| {
         let world = &world;
         async move {
@@ -226,13 +391,27 @@ async fn a_locked_read_takes_its_locks_in_the_order_of_the_ids() {
             for round in 0..10_u64 {
                 let mut unit = world.ledger.begin(connection).await.unwrap();
                 let range = round * 20..round * 20 + 300;
-                unit.read(&ACCOUNT, &ids(range.clone()), Lock::Update).await.unwrap();
-                let deltas: Vec<Delta> = range.map(|n| Delta { seen: seen(&row(n, 0)), add: vec![1, 1] }).collect();
+                unit.read(&ACCOUNT, &ids(range.clone()), Lock::Update)
+                    .await
+                    .unwrap();
+                let deltas: Vec<Delta> = range
+                    .map(|n| Delta {
+                        seen: seen(&row(n, 0)),
+                        add: vec![1, 1],
+                    })
+                    .collect();
                 unit.add(&ACCOUNT, &deltas).await.unwrap();
                 connection = committed(unit.commit().await).1;
             }
         }
     });
     join_all(tasks).await;
-    assert_eq!(number(&mut world.psql().await, "SELECT sum(posted)::bigint FROM account").await, 6 * 10 * 300);
+    assert_eq!(
+        number(
+            &mut world.psql().await,
+            "SELECT sum(posted)::bigint FROM account"
+        )
+        .await,
+        6 * 10 * 300
+    );
 }

@@ -23,10 +23,20 @@ async fn t01_the_naive_consumer_believes_a_commit_that_was_none() {
     let world = World::new().await;
     let mut psql = world.psql().await;
     run(&mut psql, "CREATE TABLE effect (n bigint)").await;
-    sqlx::raw_sql("BEGIN; INSERT INTO effect VALUES (1)").execute(&mut psql).await.unwrap();
+    sqlx::raw_sql("BEGIN; INSERT INTO effect VALUES (1)")
+        .execute(&mut psql)
+        .await
+        .unwrap();
     let _ = sqlx::query("SELECT 1 / 0").execute(&mut psql).await;
-    assert!(sqlx::raw_sql("COMMIT").execute(&mut psql).await.is_ok(), "the driver reports success");
-    assert_eq!(number(&mut psql, "SELECT count(*) FROM effect").await, 0, "and nothing was saved");
+    assert!(
+        sqlx::raw_sql("COMMIT").execute(&mut psql).await.is_ok(),
+        "the driver reports success"
+    );
+    assert_eq!(
+        number(&mut psql, "SELECT count(*) FROM effect").await,
+        0,
+        "and nothing was saved"
+    );
 }
 
 #[tokio::test]
@@ -35,7 +45,10 @@ async fn t20_the_ledger_is_unique_by_consumer_and_key_alone() {
     let unique = "SELECT indexdef FROM pg_indexes WHERE schemaname = current_schema() AND tablename = 'semel_ledger'";
     let all = texts(&mut world.psql().await, unique).await;
     assert_eq!(all.len(), 1, "{all:?}");
-    assert!(all[0].contains("UNIQUE") && all[0].ends_with("(consumer, key)"), "{all:?}");
+    assert!(
+        all[0].contains("UNIQUE") && all[0].ends_with("(consumer, key)"),
+        "{all:?}"
+    );
 }
 
 #[tokio::test]
@@ -46,11 +59,21 @@ async fn t21_duplicates_burn_no_sequence() {
                      WHERE schemaname = current_schema() ORDER BY 1";
     settle(&world, 0, &world.claims(&keys(0..100)), &Record::default()).await;
     let before = texts(&mut psql, sequences).await;
-    let record = Record { sightings: keys(0..100).into_iter().map(|k| world.sighting(k)).collect(), ..Record::default() };
+    let record = Record {
+        sightings: keys(0..100)
+            .into_iter()
+            .map(|k| world.sighting(k))
+            .collect(),
+        ..Record::default()
+    };
     for _ in 0..10 {
         let claimed = settle(&world, 0, &world.claims(&keys(0..100)), &record).await;
         assert!(claimed.iter().all(|c| matches!(c, Claimed::Seen(_))));
-        world.ledger.enroll(&crate::world::enrolment()).await.unwrap();
+        world
+            .ledger
+            .enroll(&crate::world::enrolment())
+            .await
+            .unwrap();
     }
     assert_eq!(texts(&mut psql, sequences).await, before);
     assert_eq!(before, ["semel_consumer_id_seq=1", "semel_queue_id_seq="]);
@@ -61,10 +84,16 @@ async fn t24_a_handler_works_on_the_units_own_connection() {
     let world = World::new().await;
     let pid = "SELECT pg_backend_pid()";
     let mut unit = world.unit(0).await;
-    let first: i32 = sqlx::query_scalar(pid).fetch_one(&mut unit.lend()).await.unwrap();
+    let first: i32 = sqlx::query_scalar(pid)
+        .fetch_one(&mut unit.lend())
+        .await
+        .unwrap();
     let (_, lane) = committed(unit.commit().await);
     let mut unit = world.ledger.begin(lane).await.unwrap();
-    let second: i32 = sqlx::query_scalar(pid).fetch_one(&mut unit.lend()).await.unwrap();
+    let second: i32 = sqlx::query_scalar(pid)
+        .fetch_one(&mut unit.lend())
+        .await
+        .unwrap();
     assert_eq!(first, second);
     // As many lanes as there are units, and none waits for a connection of another.
     let units = futures_util::future::join_all((1..20).map(|lane| world.unit(lane))).await;
@@ -76,13 +105,24 @@ async fn t24_a_handler_works_on_the_units_own_connection() {
 #[tokio::test]
 async fn t25_a_unique_violation_of_the_users_table_is_no_duplicate() {
     let world = World::new().await;
-    run(&mut world.psql().await, "CREATE TABLE semel_ledger_key_of_user (n int CONSTRAINT mine UNIQUE)").await;
-    run(&mut world.psql().await, "INSERT INTO semel_ledger_key_of_user VALUES (1)").await;
+    run(
+        &mut world.psql().await,
+        "CREATE TABLE semel_ledger_key_of_user (n int CONSTRAINT mine UNIQUE)",
+    )
+    .await;
+    run(
+        &mut world.psql().await,
+        "INSERT INTO semel_ledger_key_of_user VALUES (1)",
+    )
+    .await;
     let mut unit = world.unit(0).await;
     let claimed = unit.claim(&world.claims(&[key(1)])).await.unwrap();
     assert_eq!(claimed, [Claimed::Fresh]);
     let clash = "INSERT INTO semel_ledger_key_of_user VALUES (1)";
-    sqlx::query(clash).execute(&mut unit.lend()).await.unwrap_err();
+    sqlx::query(clash)
+        .execute(&mut unit.lend())
+        .await
+        .unwrap_err();
     // Another unit's row: the next run sees it. If it never helps, the attempts run out.
     assert_eq!(unit.verdict().unwrap().class, Class::Retry);
     assert_eq!(rolled_back(unit.commit().await).class, Class::Retry);
@@ -100,7 +140,11 @@ async fn t26_errors_are_judged_by_their_code_whatever_their_text() {
         ("40P01", "Verklemmung entdeckt", Class::Busy),
         ("23505", "la clé dupliquée", Class::Retry),
         ("23514", "deadlock detected", Class::Poison),
-        ("P0001", "duplicate key value violates unique constraint \"semel_ledger_key\"", Class::Poison),
+        (
+            "P0001",
+            "duplicate key value violates unique constraint \"semel_ledger_key\"",
+            Class::Poison,
+        ),
         ("53100", "could not serialize access", Class::Down),
     ] {
         let mut unit = world.unit(0).await;
@@ -121,13 +165,22 @@ async fn t32_lanes_that_claim_the_same_keys_sorted_never_deadlock() {
                 // Overlapping windows, each sorted.
                 let start = round * 40 + lane * 5;
                 let claims = world.claims(&keys(start..start + 60));
-                let claimed = settle(world, i16::try_from(lane).unwrap(), &claims, &Record::default()).await;
+                let claimed = settle(
+                    world,
+                    i16::try_from(lane).unwrap(),
+                    &claims,
+                    &Record::default(),
+                )
+                .await;
                 fresh += claimed.iter().filter(|c| **c == Claimed::Fresh).count();
             }
             fresh
         }
     });
-    let fresh: usize = futures_util::future::join_all(lanes).await.into_iter().sum();
+    let fresh: usize = futures_util::future::join_all(lanes)
+        .await
+        .into_iter()
+        .sum();
     assert_eq!(fresh, 19 * 40 + 7 * 5 + 60);
 }
 
@@ -138,7 +191,8 @@ async fn t32_the_naive_order_deadlocks() {
     one.claim(&world.claims(&[key(1)])).await.unwrap();
     two.claim(&world.claims(&[key(2)])).await.unwrap();
     let (first, second) = (world.claims(&[key(2)]), world.claims(&[key(1)]));
-    let run = async |unit: &mut semel_postgres::PostgresUnit, claims: &[semel_core::ledger::Claim]| {
+    let run = async |unit: &mut semel_postgres::PostgresUnit,
+                     claims: &[semel_core::ledger::Claim]| {
         unit.claim(claims).await.map(|_| ())
     };
     let (one_ends, two_ends) = tokio::join!(
@@ -153,7 +207,10 @@ async fn t32_the_naive_order_deadlocks() {
             ended
         },
     );
-    let victim = one_ends.err().or(two_ends.err()).expect("one of them is the victim");
+    let victim = one_ends
+        .err()
+        .or(two_ends.err())
+        .expect("one of them is the victim");
     assert_eq!(victim.class, Class::Busy, "{victim}");
 }
 
@@ -162,7 +219,11 @@ async fn a_session_keeps_its_promises_whatever_the_role_prefers() {
     let world = World::new().await;
     let mut psql = world.psql().await;
     let role = format!("semel_sloppy_{:08x}", rand::random::<u32>());
-    run(&mut psql, &format!("CREATE ROLE {role} LOGIN SUPERUSER PASSWORD 'semel'")).await;
+    run(
+        &mut psql,
+        &format!("CREATE ROLE {role} LOGIN SUPERUSER PASSWORD 'semel'"),
+    )
+    .await;
     for setting in [
         "synchronous_commit = off",
         "default_transaction_isolation = 'serializable'",
@@ -173,13 +234,27 @@ async fn a_session_keeps_its_promises_whatever_the_role_prefers() {
         run(&mut psql, &format!("ALTER ROLE {role} SET {setting}")).await;
     }
     let (_, place) = world.options.url.split_once('@').unwrap();
-    let ledger = world.again(|o| o.url = format!("postgres://{role}:semel@{place}")).await;
-    let mut unit = ledger.begin(ledger.connect(world.lane_id(0)).await.unwrap()).await.unwrap();
+    let ledger = world
+        .again(|o| o.url = format!("postgres://{role}:semel@{place}"))
+        .await;
+    let mut unit = ledger
+        .begin(ledger.connect(world.lane_id(0)).await.unwrap())
+        .await
+        .unwrap();
     let sql = "SELECT current_setting('synchronous_commit'), current_setting('transaction_isolation'), \
                current_setting('timezone'), current_setting('application_name'), current_schema()::text";
     let row = sqlx::query(sql).fetch_one(&mut unit.lend()).await.unwrap();
     let settings: Vec<String> = (0..5).map(|i| row.get(i)).collect();
-    assert_eq!(settings, ["on", "read committed", "UTC", "semel", &world.options.schema]);
+    assert_eq!(
+        settings,
+        [
+            "on",
+            "read committed",
+            "UTC",
+            "semel",
+            &world.options.schema
+        ]
+    );
     committed(unit.commit().await);
     drop(ledger);
     run(&mut psql, &format!("DROP ROLE {role}")).await;
@@ -189,6 +264,9 @@ async fn a_session_keeps_its_promises_whatever_the_role_prefers() {
 async fn a_missing_table_stops_the_consumer_instead_of_killing_its_messages() {
     let world = World::new().await;
     let mut unit = world.unit(0).await;
-    sqlx::query("SELECT * FROM not_migrated_yet").execute(&mut unit.lend()).await.unwrap_err();
+    sqlx::query("SELECT * FROM not_migrated_yet")
+        .execute(&mut unit.lend())
+        .await
+        .unwrap_err();
     assert_eq!(unit.verdict().unwrap().class, Class::Stop);
 }

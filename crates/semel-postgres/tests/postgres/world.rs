@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use semel_core::ledger::{
-    Claim, ClaimKind, Claimed, Commit, Committed, ConsumerId, Enrolment, Instance, LaneId, Record, Sighting,
-    SightingKind, SourceId,
+    Claim, ClaimKind, Claimed, Commit, Committed, ConsumerId, Enrolment, Instance, LaneId, Record,
+    Sighting, SightingKind, SourceId,
 };
 use semel_core::{Fault, FieldSums, Fingerprint, Key, Ledger, Message, Scheme, Unit};
 use semel_postgres::{Options, PostgresLane, PostgresLedger, PostgresUnit};
@@ -43,32 +43,55 @@ impl World {
         let mut options = Options::new(url());
         options.schema = format!("test {:016x}", rand::random::<u64>());
         change(&mut options);
-        let ledger = PostgresLedger::open(options.clone()).await.expect("PostgreSQL answers");
+        let ledger = PostgresLedger::open(options.clone())
+            .await
+            .expect("PostgreSQL answers");
         let enrolled = ledger.enroll(&enrolment()).await.expect("a fresh schema");
         let instance = Instance(rand::random());
-        Self { ledger, options, consumer: enrolled.consumer, source: enrolled.sources[0], instance }
+        Self {
+            ledger,
+            options,
+            consumer: enrolled.consumer,
+            source: enrolled.sources[0],
+            instance,
+        }
     }
 
     /// The same tables by another ledger, as another process would see them.
     pub(crate) async fn again(&self, change: impl FnOnce(&mut Options)) -> PostgresLedger {
         let mut options = self.options.clone();
         change(&mut options);
-        PostgresLedger::open(options).await.expect("PostgreSQL answers")
+        PostgresLedger::open(options)
+            .await
+            .expect("PostgreSQL answers")
     }
 
     /// A plain session on the world's schema.
     pub(crate) async fn psql(&self) -> PgConnection {
-        let mut connection = PgConnection::connect(&self.options.url).await.expect("PostgreSQL answers");
-        run(&mut connection, &format!("SET search_path = \"{}\"", self.options.schema)).await;
+        let mut connection = PgConnection::connect(&self.options.url)
+            .await
+            .expect("PostgreSQL answers");
+        run(
+            &mut connection,
+            &format!("SET search_path = \"{}\"", self.options.schema),
+        )
+        .await;
         connection
     }
 
     pub(crate) const fn lane_id(&self, lane: i16) -> LaneId {
-        LaneId { consumer: self.consumer, instance: self.instance, lane }
+        LaneId {
+            consumer: self.consumer,
+            instance: self.instance,
+            lane,
+        }
     }
 
     pub(crate) async fn lane(&self, lane: i16) -> PostgresLane {
-        self.ledger.connect(self.lane_id(lane)).await.expect("PostgreSQL answers")
+        self.ledger
+            .connect(self.lane_id(lane))
+            .await
+            .expect("PostgreSQL answers")
     }
 
     pub(crate) async fn unit(&self, lane: i16) -> PostgresUnit {
@@ -119,11 +142,15 @@ impl Drop for World {
         // A test's runtime may be gone, so the schema is dropped on one of its own. A session that the test left
         // behind may still hold a lock: then the schema stays, and the service's data folder is thrown away.
         let dropping = std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build();
             runtime.expect("a runtime").block_on(async {
                 if let Ok(mut connection) = PgConnection::connect(&url).await {
                     let sql = format!("SET lock_timeout = 2000; DROP SCHEMA \"{schema}\" CASCADE");
-                    let _ = sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut connection).await;
+                    let _ = sqlx::raw_sql(AssertSqlSafe(sql))
+                        .execute(&mut connection)
+                        .await;
                 }
             });
         });
@@ -133,19 +160,31 @@ impl Drop for World {
 
 /// Runs statements.
 pub(crate) async fn run(connection: &mut PgConnection, sql: &str) {
-    sqlx::raw_sql(AssertSqlSafe(sql.to_owned())).execute(connection).await.unwrap_or_else(|e| panic!("{sql}: {e}"));
+    sqlx::raw_sql(AssertSqlSafe(sql.to_owned()))
+        .execute(connection)
+        .await
+        .unwrap_or_else(|e| panic!("{sql}: {e}"));
 }
 
 /// One number.
 pub(crate) async fn number(connection: &mut PgConnection, sql: &str) -> i64 {
-    let row = sqlx::query(AssertSqlSafe(sql.to_owned())).persistent(false).fetch_one(connection).await;
+    let row = sqlx::query(AssertSqlSafe(sql.to_owned()))
+        .persistent(false)
+        .fetch_one(connection)
+        .await;
     row.unwrap_or_else(|e| panic!("{sql}: {e}")).get(0)
 }
 
 /// All rows of one text column.
 pub(crate) async fn texts(connection: &mut PgConnection, sql: &str) -> Vec<String> {
-    let rows = sqlx::query(AssertSqlSafe(sql.to_owned())).persistent(false).fetch_all(connection).await;
-    rows.unwrap_or_else(|e| panic!("{sql}: {e}")).iter().map(|row| row.get(0)).collect()
+    let rows = sqlx::query(AssertSqlSafe(sql.to_owned()))
+        .persistent(false)
+        .fetch_all(connection)
+        .await;
+    rows.unwrap_or_else(|e| panic!("{sql}: {e}"))
+        .iter()
+        .map(|row| row.get(0))
+        .collect()
 }
 
 /// The n-th key, in order.
@@ -185,7 +224,12 @@ pub(crate) fn rolled_back(commit: Commit<PostgresLane>) -> Fault {
 }
 
 /// A unit that claims keys, writes a record and commits.
-pub(crate) async fn settle(world: &World, lane: i16, claims: &[Claim], record: &Record) -> Vec<Claimed> {
+pub(crate) async fn settle(
+    world: &World,
+    lane: i16,
+    claims: &[Claim],
+    record: &Record,
+) -> Vec<Claimed> {
     let mut unit = world.unit(lane).await;
     let claimed = unit.claim(claims).await.expect("claims");
     unit.write(record).await.expect("a record");
