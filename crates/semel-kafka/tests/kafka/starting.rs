@@ -327,7 +327,7 @@ async fn restarts_at_any_point_raise_no_false_alarm_and_lose_nothing() {
         (position.partition.to_string(), position.offset)
     };
     let mut seen = std::collections::BTreeSet::new();
-    for round in 0..8 {
+    for round in 0..6 {
         let worker = Worker::open(options(&topic, &group), &store).await;
         let taken = worker.take(20 + round).await;
         seen.extend(taken.iter().map(place));
