@@ -1,5 +1,7 @@
 //! The ledger and the queue under the suite's laws.
 
+#![expect(clippy::unwrap_used, reason = "a rig says what it expects by unwrapping")]
+
 mod world;
 
 use std::sync::Arc;
