@@ -136,8 +136,9 @@ async fn assert_end(vector: &Vector, ledger: &impl Query, copies: usize, how: &s
 
 fn ways(vector: &Vector) -> Vec<(usize, usize)> {
     let in_order = [(1, 1_000), (1, 1)];
-    let copies = (2..=5).map(|copies| (copies, 1_000)).chain([(3, 2), (3, 4)]);
-    let cuts = (2..vector.ops.len()).map(|batch| (1, batch));
+    let copies = [(2, 1_000), (5, 1_000), (3, 4)];
+    // A unit of n messages is cut behind every n-th; with 1 above, every boundary is cut somewhere.
+    let cuts = (2..vector.ops.len()).filter(|n| n % 3 != 1).map(|batch| (1, batch));
     in_order.into_iter().chain(copies).chain(cuts).collect()
 }
 
@@ -170,10 +171,10 @@ async fn every_vector_holds_on_postgres_in_order_in_copies_and_in_every_cut() {
     options.schema = format!("vectors_{:016x}", rand::random::<u64>());
     options.extensions = vec![Extension { name: migrations::PART, migrations: migrations::POSTGRES }];
     let mut own = PgConnection::connect(&url).await.unwrap();
+    let ledger = PostgresLedger::open(options.clone()).await.unwrap_or_else(|fault| panic!("{fault}"));
+    let ledger = Arc::new(ledger);
     for vector in vectors() {
         for (copies, batch) in ways(&vector) {
-            let ledger = PostgresLedger::open(options.clone()).await.unwrap_or_else(|fault| panic!("{fault}"));
-            let ledger = Arc::new(ledger);
             let how = format!("on PostgreSQL, {copies} copies, units of {batch}");
             let said = run(ledger.clone(), &vector, copies, batch).await;
             assert_said(&vector, &said, &how);

@@ -36,7 +36,13 @@ pub(crate) struct Lane<L: Ledger, H: Handler<L::Unit>> {
     limit: usize,
     busy: u32,
     down: u32,
+    /// Said to be waiting; see [`Shared::pause`].
+    paused: bool,
 }
+
+/// Conflicts in a row that are no longer the ordinary kind: told like an outage, so that a statement that
+/// can never succeed is not retried in silence.
+const BUSY_TOLD: u32 = 8;
 
 type Done = (Committed, Concluded);
 
@@ -58,6 +64,7 @@ impl<L: Ledger, H: Handler<L::Unit>> Lane<L, H> {
             limit,
             busy: 0,
             down: 0,
+            paused: false,
         }
     }
 
@@ -213,9 +220,8 @@ impl<L: Ledger, H: Handler<L::Unit>> Lane<L, H> {
             .limit
             .saturating_mul(2)
             .min(self.shared.settings.batch_count_max.max(1));
-        if std::mem::take(&mut self.down) > 0 {
-            self.shared.resume();
-        }
+        self.down = 0;
+        self.resume();
         let concluded = trail.take().expect("a unit concludes before it commits");
         Ok((proof, concluded))
     }
@@ -342,6 +348,9 @@ impl<L: Ledger, H: Handler<L::Unit>> Lane<L, H> {
                 Class::Busy => {
                     tracing::debug!(consumer = %self.shared.name, lane = self.id.lane, error = %fault, "busy; the unit runs again");
                     self.limit = (count / 2).max(1);
+                    if self.busy >= BUSY_TOLD {
+                        self.pause(&format!("the store is busy, {} times in a row: {fault}", self.busy));
+                    }
                     self.shared.back_off(Backoff::BUSY, self.busy).await;
                     self.busy = self.busy.saturating_add(1);
                 }
@@ -359,10 +368,20 @@ impl<L: Ledger, H: Handler<L::Unit>> Lane<L, H> {
         }
     }
 
-    async fn store_away(&mut self, fault: &Fault) {
-        if self.down == 0 {
-            self.shared.pause(&format!("the store: {fault}"));
+    fn pause(&mut self, reason: &str) {
+        if !std::mem::replace(&mut self.paused, true) {
+            self.shared.pause(reason);
         }
+    }
+
+    fn resume(&mut self) {
+        if std::mem::take(&mut self.paused) {
+            self.shared.resume();
+        }
+    }
+
+    async fn store_away(&mut self, fault: &Fault) {
+        self.pause(&format!("the store: {fault}"));
         self.shared.back_off(Backoff::DOWN, self.down).await;
         self.down = self.down.saturating_add(1);
     }
@@ -410,9 +429,8 @@ impl<L: Ledger, H: Handler<L::Unit>> Lane<L, H> {
             joined.map_err(|lost| Fault::down(lost.to_string()))??;
         self.connection = Some(connection);
         self.confirmed = proof.fence().unit;
-        if std::mem::take(&mut self.down) > 0 {
-            self.shared.resume();
-        }
+        self.down = 0;
+        self.resume();
         Ok(attempts)
     }
 
@@ -454,9 +472,7 @@ impl<L: Ledger, H: Handler<L::Unit>> Lane<L, H> {
         for (feed, receipts) in receipts.into_iter().enumerate() {
             give_back(&self.shared, feed, receipts.into_iter()).await;
         }
-        if self.down > 0 {
-            self.shared.resume();
-        }
+        self.resume();
         if let Some(connection) = self.connection.take()
             && let Err(fault) = self.shared.ledger.leave(connection).await
         {

@@ -6,6 +6,7 @@
 mod bad_input;
 mod commands;
 mod config;
+mod kill;
 mod place;
 mod run;
 mod schema;

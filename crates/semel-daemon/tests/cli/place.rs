@@ -93,6 +93,11 @@ impl Place {
         self.folder.path()
     }
 
+    /// The schema of its own on PostgreSQL.
+    pub(crate) fn schema(&self) -> Option<&str> {
+        self.schema.as_deref()
+    }
+
     /// Writes a file.
     pub(crate) fn write(&self, name: &str, text: impl AsRef<[u8]>) {
         std::fs::write(self.path().join(name), text).unwrap();
