@@ -50,10 +50,20 @@ pub(crate) fn fault(error: sqlx::Error) -> Fault {
 
 /// Whether a lock could not be had in time.
 pub(crate) fn is_lock_timeout(error: &sqlx::Error) -> bool {
+    has_code(error, "55P03")
+}
+
+/// Whether the check before a COMMIT found that the fence is not this transaction's: it asks for a setting that
+/// does not exist, see `lane_prepare.sql`.
+pub(crate) fn is_fence_lost(error: &sqlx::Error) -> bool {
+    has_code(error, "42704")
+}
+
+fn has_code(error: &sqlx::Error, code: &str) -> bool {
     error
         .as_database_error()
         .and_then(sqlx::error::DatabaseError::code)
-        .is_some_and(|code| code == "55P03")
+        .is_some_and(|found| found == code)
 }
 
 /// Whether an error that answers a COMMIT proves that nothing was committed. Only a plain error of the server

@@ -13,7 +13,7 @@ use semel_sql::Migrated;
 use sqlx::types::Uuid;
 use sqlx::{PgConnection, Row};
 
-use crate::fault::fault;
+use crate::fault::{fault, is_lock_timeout};
 use crate::options::Options;
 use crate::rows::Statements;
 use crate::session::{self, Purpose};
@@ -172,20 +172,16 @@ impl PostgresLane {
 
     async fn raise_fence(&mut self) -> Result<Fence, Fault> {
         let begin = if self.replans() {
-            sql!("begin_replan")
+            sql!("unit_begin_replan")
         } else {
-            sql!("begin")
+            sql!("unit_begin")
         };
-        session::script(&mut self.connection, begin).await?;
         let id = self.id;
-        let row = sqlx::query(sql!("fence"))
-            .bind(id.consumer.0)
-            .bind(Uuid::from_bytes(id.instance.0))
-            .bind(id.lane)
-            .fetch_optional(&mut self.connection)
+        let rows = sqlx::raw_sql(begin)
+            .fetch_all(&mut self.connection)
             .await
             .map_err(fault)?;
-        let unit: i64 = match row {
+        let unit: i64 = match rows.first() {
             Some(row) => row.try_get(0).map_err(fault)?,
             None => 0,
         };
@@ -207,6 +203,28 @@ impl PostgresLane {
     }
 }
 
+/// Makes sure that the lane's fence row exists. A silent session that still holds it (a half-open connection of
+/// this lane, given up while it began a unit) is ended.
+async fn ensure_fence(connection: &mut PgConnection, lane: LaneId) -> Result<(), Fault> {
+    match insert_fence(connection, lane).await {
+        Err(error) if is_lock_timeout(&error) => {}
+        other => return other.map_err(fault),
+    }
+    resolve::evict(connection, lane).await?;
+    insert_fence(connection, lane).await.map_err(fault)
+}
+
+async fn insert_fence(connection: &mut PgConnection, lane: LaneId) -> Result<(), sqlx::Error> {
+    sqlx::query(sql!("fence_insert"))
+        .persistent(false)
+        .bind(lane.consumer.0)
+        .bind(Uuid::from_bytes(lane.instance.0))
+        .bind(lane.lane)
+        .execute(connection)
+        .await
+        .map(drop)
+}
+
 impl Ledger for PostgresLedger {
     type Lane = PostgresLane;
     type Unit = PostgresUnit;
@@ -221,13 +239,17 @@ impl Ledger for PostgresLedger {
 
     async fn connect(&self, lane: LaneId) -> Result<PostgresLane, Fault> {
         let mut connection = session::open(&self.shared.options, Purpose::Work).await?;
-        sqlx::query(sql!("fence_insert"))
-            .bind(lane.consumer.0)
-            .bind(Uuid::from_bytes(lane.instance.0))
-            .bind(lane.lane)
+        ensure_fence(&mut connection, lane).await?;
+        let instance = Uuid::from_bytes(lane.instance.0);
+        sqlx::query(sql!("lane"))
+            .persistent(false)
+            .bind(lane.consumer.0.to_string())
+            .bind(instance.to_string())
+            .bind(lane.lane.to_string())
             .execute(&mut connection)
             .await
             .map_err(fault)?;
+        session::script(&mut connection, sql!("lane_prepare")).await?;
         Ok(PostgresLane {
             connection,
             id: lane,

@@ -64,7 +64,7 @@ async fn touch(connection: &mut PgConnection, lane: LaneId) -> Result<Option<i64
 }
 
 /// Ends the silent session that holds the fence row.
-async fn evict(connection: &mut PgConnection, lane: LaneId) -> Result<(), Fault> {
+pub(crate) async fn evict(connection: &mut PgConnection, lane: LaneId) -> Result<(), Fault> {
     sqlx::query(sql!("fence_evict"))
         .bind(lane.consumer.0)
         .bind(Uuid::from_bytes(lane.instance.0))

@@ -37,10 +37,13 @@ pub(crate) struct Acts {
     pub(crate) read: Arc<str>,
     pub(crate) read_locked: Arc<str>,
     insert: Arc<str>,
+    append: Arc<str>,
     /// `None` when nothing in the table ever changes.
     update: Option<Arc<str>>,
     add_one: Option<Arc<str>>,
     add_many: Option<Arc<str>>,
+    raise_one: Option<Arc<str>>,
+    raise_many: Option<Arc<str>>,
 }
 
 fn query<'q>(sql: &Arc<str>) -> Query<'q, Postgres, PgArguments> {
@@ -83,7 +86,36 @@ pub(crate) async fn insert(
     table: &'static Table,
     values: &[Value],
 ) -> Result<usize, Fault> {
-    let mut query = query(&acts.insert);
+    count(
+        whole_rows(&acts.insert, table, values)
+            .execute(connection)
+            .await,
+    )
+}
+
+/// Inserts rows that are new by construction; none where one of them is there after all, and the transaction
+/// waits for its way back then.
+pub(crate) async fn append(
+    connection: &mut PgConnection,
+    acts: &Acts,
+    table: &'static Table,
+    values: &[Value],
+) -> Result<usize, Fault> {
+    match whole_rows(&acts.append, table, values)
+        .execute(connection)
+        .await
+    {
+        Err(sqlx::Error::Database(error)) if error.is_unique_violation() => Ok(0),
+        done => count(done),
+    }
+}
+
+fn whole_rows<'q>(
+    sql: &Arc<str>,
+    table: &'static Table,
+    values: &[Value],
+) -> Query<'q, Postgres, PgArguments> {
+    let mut query = query(sql);
     for (place, column) in table.columns.iter().enumerate() {
         query = query.bind(Cells {
             kind: column.kind,
@@ -92,7 +124,7 @@ pub(crate) async fn insert(
             place,
         });
     }
-    count(query.execute(connection).await)
+    query
 }
 
 /// Sets the changing columns of rows; how many were found.
@@ -133,7 +165,34 @@ pub(crate) async fn add(
     } else {
         &acts.add_many
     };
-    let mut query = query(sql.as_ref().ok_or_else(|| fixed(table))?);
+    fetch(connection, changes(sql.as_ref(), table, deltas)?, table).await
+}
+
+/// Adds to counters; how many rows took their delta.
+pub(crate) async fn raise(
+    connection: &mut PgConnection,
+    acts: &Acts,
+    table: &'static Table,
+    deltas: &[Delta],
+) -> Result<usize, Fault> {
+    let sql = if deltas.len() == 1 {
+        &acts.raise_one
+    } else {
+        &acts.raise_many
+    };
+    count(
+        changes(sql.as_ref(), table, deltas)?
+            .execute(connection)
+            .await,
+    )
+}
+
+fn changes<'q>(
+    sql: Option<&Arc<str>>,
+    table: &'static Table,
+    deltas: &[Delta],
+) -> Result<Query<'q, Postgres, PgArguments>, Fault> {
+    let mut query = query(sql.ok_or_else(|| fixed(table))?);
     let seen: Vec<Value> = deltas
         .iter()
         .flat_map(|delta| delta.seen.iter().cloned())
@@ -166,7 +225,7 @@ pub(crate) async fn add(
             place: 0,
         });
     }
-    fetch(connection, query, table).await
+    Ok(query)
 }
 
 fn raised(kind: Type, by: i128) -> Result<Value, Fault> {

@@ -7,10 +7,8 @@ use semel_core::ledger::{Claim, Claimed, Commit, Committed, Fence, Record, Save,
 use semel_core::rows::{Lock, Rows, Table, Value};
 use semel_core::{Fault, Key, Unit, rows};
 use semel_sql::{Lend, Tx, Watch};
-use sqlx::Row;
-use sqlx::types::Uuid;
 
-use crate::fault::{classify, fault, proves_rollback};
+use crate::fault::{classify, fault, is_fence_lost, proves_rollback};
 use crate::ledger::PostgresLane;
 use crate::sql;
 use crate::{claim, record, session};
@@ -56,9 +54,7 @@ impl PostgresUnit {
         call: impl AsyncFnOnce(&mut PostgresLane) -> Result<T, Fault> + Send,
     ) -> Result<T, Fault> {
         if self.under_way {
-            return Err(Fault::down(
-                "a call on this unit was dropped before it ended; drop the unit and run it again",
-            ));
+            return Err(dropped_call());
         }
         self.under_way = true;
         let answer = call(&mut self.lane).await;
@@ -69,24 +65,6 @@ impl PostgresUnit {
     async fn script(&mut self, sql: &'static str) -> Result<(), Fault> {
         self.run(async |lane| session::script(&mut lane.connection, sql).await)
             .await
-    }
-
-    /// Whether the fence row still carries this unit's number, written by this transaction.
-    async fn holds(&mut self) -> Result<bool, Fault> {
-        let fence = self.fence;
-        self.run(async |lane| {
-            let id = lane.id;
-            let row = sqlx::query(sql!("hold"))
-                .bind(id.consumer.0)
-                .bind(Uuid::from_bytes(id.instance.0))
-                .bind(id.lane)
-                .bind(fence.unit)
-                .fetch_optional(&mut lane.connection)
-                .await
-                .map_err(fault)?;
-            row.map_or(Ok(false), |row| row.try_get(0).map_err(fault))
-        })
-        .await
     }
 }
 
@@ -145,18 +123,11 @@ impl Unit for PostgresUnit {
         if let Some(verdict) = self.watch.verdict() {
             return Commit::RolledBack(verdict);
         }
-        // Whatever goes wrong here, no COMMIT was sent, and the connection goes with the unit.
-        match self.holds().await {
-            Ok(true) => {}
-            Ok(false) => {
-                return Commit::RolledBack(Fault::stop(
-                    "the fence row does not carry this unit's number in this transaction: something ended the unit's \
-                     transaction and began another; find the statement that does it in the handler",
-                ));
-            }
-            Err(error) => return Commit::RolledBack(error),
+        if self.under_way {
+            return Commit::RolledBack(dropped_call());
         }
-        match sqlx::raw_sql("COMMIT")
+        // The fence is checked in the same request, right before the COMMIT, which runs only if the check passed.
+        match sqlx::raw_sql(sql!("unit_commit"))
             .execute(&mut self.lane.connection)
             .await
         {
@@ -164,10 +135,18 @@ impl Unit for PostgresUnit {
                 self.lane.shared.confirm(self.fence);
                 Commit::Committed(Committed::witnessed(self.fence), self.lane)
             }
+            Err(error) if is_fence_lost(&error) => Commit::RolledBack(Fault::stop(
+                "the fence row was not raised by this transaction: something ended the unit's transaction and began \
+                 another; find the statement that does it in the handler",
+            )),
             Err(error) if proves_rollback(&error) => Commit::RolledBack(fault(error)),
             Err(error) => Commit::Unknown(Fault::down(error)),
         }
     }
+}
+
+fn dropped_call() -> Fault {
+    Fault::down("a call on this unit was dropped before it ended; drop the unit and run it again")
 }
 
 impl Lend for PostgresUnit {
@@ -219,6 +198,17 @@ impl Rows for PostgresUnit {
         .await
     }
 
+    async fn append(&mut self, table: &'static Table, values: &[Value]) -> Result<usize, Fault> {
+        if values.is_empty() {
+            return Ok(0);
+        }
+        self.run(async |lane| {
+            let acts = lane.shared.statements.of(table);
+            crate::rows::append(&mut lane.connection, &acts, table, values).await
+        })
+        .await
+    }
+
     async fn update(&mut self, table: &'static Table, values: &[Value]) -> Result<usize, Fault> {
         if values.is_empty() {
             return Ok(0);
@@ -241,6 +231,21 @@ impl Rows for PostgresUnit {
         self.run(async |lane| {
             let acts = lane.shared.statements.of(table);
             crate::rows::add(&mut lane.connection, &acts, table, deltas).await
+        })
+        .await
+    }
+
+    async fn raise(
+        &mut self,
+        table: &'static Table,
+        deltas: &[rows::Delta],
+    ) -> Result<usize, Fault> {
+        if deltas.is_empty() {
+            return Ok(0);
+        }
+        self.run(async |lane| {
+            let acts = lane.shared.statements.of(table);
+            crate::rows::raise(&mut lane.connection, &acts, table, deltas).await
         })
         .await
     }

@@ -31,9 +31,12 @@ impl Acts {
             // Foreign keys that point to the row may still be checked by others.
             read_locked: read(&name, table, "FOR NO KEY UPDATE").into(),
             insert: insert(&name, table).into(),
+            append: append(&name, table).into(),
             update: writes.then(|| update(&name, table).into()),
-            add_one: adds.then(|| add(&name, table, false).into()),
-            add_many: adds.then(|| add(&name, table, true).into()),
+            add_one: adds.then(|| returning(&add(&name, table, false), table).into()),
+            add_many: adds.then(|| returning(&add(&name, table, true), table).into()),
+            raise_one: adds.then(|| add(&name, table, false).into()),
+            raise_many: adds.then(|| add(&name, table, true).into()),
         }
     }
 }
@@ -75,6 +78,22 @@ fn insert(name: &str, table: &Table) -> String {
          SELECT *\n\
          FROM unnest({arrays})\n\
          ON CONFLICT DO NOTHING",
+        columns = list(table.columns.iter(), ""),
+        arrays = arrays.join(", "),
+    )
+}
+
+/// Without a look for collisions, and without a table of the arrays first: side by side in the list of columns
+/// they are read as they go.
+fn append(name: &str, table: &Table) -> String {
+    let arrays: Vec<String> = table
+        .columns
+        .iter()
+        .zip(1..)
+        .map(|(c, n)| format!("unnest(${n}::{}[])", type_name(c.kind)))
+        .collect();
+    format!(
+        "INSERT INTO {name} ({columns})\nSELECT {arrays}",
         columns = list(table.columns.iter(), ""),
         arrays = arrays.join(", "),
     )
@@ -182,11 +201,13 @@ fn add(name: &str, table: &Table, many: bool) -> String {
         "{with}UPDATE {name} AS known\n\
          SET {sets}\n\
          FROM {from}\n\
-         WHERE known.{identity} = given.seen_0{conditions}\n\
-         RETURNING {columns}",
+         WHERE known.{identity} = given.seen_0{conditions}",
         sets = sets.join(", "),
-        columns = list(table.columns.iter(), "known."),
     )
+}
+
+fn returning(add: &str, table: &Table) -> String {
+    format!("{add}\nRETURNING {}", list(table.columns.iter(), "known."))
 }
 
 #[cfg(test)]

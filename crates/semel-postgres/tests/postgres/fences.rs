@@ -145,7 +145,9 @@ async fn t23_a_session_ended_while_idle_rolls_its_unit_back() {
                 Class::Down
             );
         }
-        let fault = rolled_back(unit.commit().await);
+        let Commit::Unknown(fault) = unit.commit().await else {
+            panic!("the check and the COMMIT went in one request")
+        };
         assert_eq!(fault.class, Class::Down, "{fault}");
         assert_eq!(
             world.ledger.resolve(fence).await.unwrap(),
@@ -197,8 +199,7 @@ async fn t66_a_holder_that_may_still_commit_is_waited_for_and_never_cut_short() 
         .execute(&mut unit.lend())
         .await
         .unwrap();
-    // The fence is checked in two requests (parse, execute); the third is the COMMIT.
-    proxy.arm(3, Hurt::CutAfterRequest);
+    proxy.arm(1, Hurt::CutAfterRequest);
     let commit = unit.commit().await;
     assert!(matches!(commit, Commit::Unknown(_)), "{commit:?}");
     dozing(&mut psql, &world.options.schema).await;
@@ -279,15 +280,20 @@ async fn a_database_that_lost_confirmed_commits_is_noticed() {
 }
 
 #[tokio::test]
-async fn a_fence_that_another_session_holds_is_busy() {
+async fn a_fence_that_a_silent_session_holds_is_busy_until_the_lane_connects_again() {
     let world = World::with(|o| o.lock_timeout_ms = 50).await;
     let second = world.lane(0).await;
     let held = world.unit(0).await;
     let fault = world.ledger.begin(second).await.unwrap_err();
     assert_eq!(fault.class, Class::Busy, "{fault}");
-    let fault = world.ledger.connect(world.lane_id(0)).await.unwrap_err();
-    assert_eq!(fault.class, Class::Busy, "{fault}");
-    drop(held);
+    let fence = held.fence();
+    let lane = world.lane(0).await;
+    assert!(matches!(held.commit().await, Commit::Unknown(_)));
+    assert_eq!(
+        world.ledger.resolve(fence).await.unwrap(),
+        Resolved::RolledBack
+    );
+    committed(world.ledger.begin(lane).await.unwrap().commit().await);
 }
 
 #[tokio::test]
@@ -300,9 +306,43 @@ async fn a_handler_that_thinks_too_long_loses_its_unit() {
     while number(&mut psql, gone).await > 0 {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    assert!(matches!(
-        rolled_back(unit.commit().await).class,
-        Class::Busy | Class::Down
-    ));
+    let fence = unit.fence();
+    assert!(matches!(unit.commit().await, Commit::Unknown(_)));
+    assert_eq!(
+        world.ledger.resolve(fence).await.unwrap(),
+        Resolved::RolledBack
+    );
     assert!(!world.holds(key(1)).await);
+}
+
+#[tokio::test]
+async fn a_unit_whose_fence_is_not_its_own_stops_before_the_commit() {
+    let world = World::new().await;
+    let mut unit = world.unit(0).await;
+    unit.claim(&world.claims(&[key(1)])).await.unwrap();
+    let elsewhere = sqlx::query("UPDATE semel_fence SET lane = 99");
+    elsewhere.execute(&mut unit.lend()).await.unwrap();
+    let fault = rolled_back(unit.commit().await);
+    assert_eq!(fault.class, Class::Stop, "{fault}");
+    assert!(!world.holds(key(1)).await);
+}
+
+#[tokio::test]
+async fn a_commit_that_the_server_refuses_is_rolled_back_and_not_unknown() {
+    let world = World::new().await;
+    let deferred = "CREATE TABLE a (id int PRIMARY KEY);
+                    CREATE TABLE b (a int REFERENCES a DEFERRABLE INITIALLY DEFERRED,
+                                    n int UNIQUE DEFERRABLE INITIALLY DEFERRED);
+                    INSERT INTO b VALUES (NULL, 1)";
+    run(&mut world.psql().await, deferred).await;
+    for (sql, class) in [
+        ("INSERT INTO b VALUES (7, 2)", Class::Poison),
+        ("INSERT INTO b VALUES (NULL, 1)", Class::Retry),
+    ] {
+        let mut unit = world.unit(0).await;
+        unit.claim(&world.claims(&[key(1)])).await.unwrap();
+        sqlx::query(sql).execute(&mut unit.lend()).await.unwrap();
+        assert_eq!(rolled_back(unit.commit().await).class, class, "{sql}");
+        assert!(!world.holds(key(1)).await);
+    }
 }

@@ -115,7 +115,7 @@ async fn t30_a_plan_made_while_the_ledger_was_tiny_is_forgotten() {
     assert!(tiny.contains("Seq Scan on semel_ledger"), "{tiny}");
     // Growth alone replans nothing; only what others do to the catalog may.
     fill(&mut psql, 100_000).await;
-    run(&mut psql, include_str!("../../src/sql/begin_replan.sql")).await;
+    run(&mut psql, "BEGIN; DISCARD PLANS").await;
     let after = explain(&mut psql, "seen").await;
     run(&mut psql, "ROLLBACK").await;
     assert!(

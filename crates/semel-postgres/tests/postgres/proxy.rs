@@ -180,10 +180,12 @@ async fn requests(
         if matches!(hurt, Hurt::SwallowReply | Hurt::HoldReply) {
             answered.notified().await;
         }
+        // Listens before it tells, or a quick caller's word would be missed.
+        let released = plan.released.notified();
         plan.done.store(true, Ordering::SeqCst);
         plan.reached.notify_one();
         if hurt.is_silent() {
-            plan.released.notified().await;
+            released.await;
         }
         return;
     }
