@@ -141,15 +141,12 @@ impl Refusal {
                 why,
             },
             Some((_, why)) => Self::Unreachable { place, why },
-            // With TLS 1.3 a server refuses the client's certificate after the handshake.
-            None if uri.scheme == AMQPScheme::AMQPS
-                && error.to_string().contains("fatal alert") =>
-            {
-                Self::Tls {
-                    place,
-                    why: error.to_string(),
-                }
-            }
+            // With TLS 1.3 a server refuses the client's certificate only after the handshake, and its
+            // words for it may be lost when it hangs up.
+            None if uri.scheme == AMQPScheme::AMQPS && error.is_io_error() => Self::Tls {
+                place,
+                why: error.to_string(),
+            },
             None => Self::Unreachable {
                 place,
                 why: error.to_string(),
