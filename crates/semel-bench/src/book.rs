@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use semel::staged::{Staged, handler};
-use semel::{Consumer, Outcome, Settings, Summary};
+use semel::{Consumer, LaneRule, Outcome, Pointer, Settings, Summary};
 use semel_file::{FileSource, Start};
 use semel_postgres::{Extension, Options, PostgresLedger};
 use semel_wallet::{Config, Wallet, migrations};
@@ -31,6 +31,8 @@ pub struct Pace {
     pub batch: usize,
     /// From the first line, whatever the ledger has: everything is a copy then.
     pub again: bool,
+    /// The field that spreads messages over lanes; without one they stay with their file.
+    pub by: Option<&'static str>,
 }
 
 /// Opens the ledger in the run's schema, with the wallet's tables.
@@ -55,7 +57,11 @@ pub async fn run<S: Staged>(
     (folder, files): (&Path, &[String]),
     pace: Pace,
 ) -> Result<Summary, Error> {
-    let settings = Settings { lanes: pace.lanes, batch_count_max: pace.batch, ..Settings::default() };
+    let lane = match pace.by {
+        Some(field) => LaneRule::Pointer(Pointer::parse(field).map_err(|_| "not a JSON pointer")?),
+        None => LaneRule::Partition,
+    };
+    let settings = Settings { lanes: pace.lanes, lane, batch_count_max: pace.batch, ..Settings::default() };
     let consumer = Consumer::builder(consumer, ledger.clone(), Arc::new(handler(staged)))
         .sources(["files"])
         .settings(settings)
@@ -87,7 +93,7 @@ pub fn wallet() -> Result<Wallet, Error> {
 /// # Errors
 /// As [`run`].
 pub async fn open_accounts(ledger: &Arc<PostgresLedger>, folder: &Path, file: String) -> Result<(), Error> {
-    let pace = Pace { lanes: 1, batch: 1_000, again: false };
+    let pace = Pace { lanes: 1, batch: 1_000, again: false, by: None };
     run(ledger, "bench-accounts", wallet()?, (folder, &[file]), pace).await.map(drop)
 }
 

@@ -106,7 +106,7 @@ impl Ground {
         let contestant =
             Contestant::Credits { lanes, batch, width: Width::Bits64, balances: Balances::Deltas };
         let first = self.on(&place, contestant, work).await?;
-        let second = self.credits(&place, work, Pace { lanes, batch, again: true }, Width::Bits64, Balances::Deltas).await?;
+        let second = self.credits(&place, work, Pace { lanes, batch, again: true, by: None }, Width::Bits64, Balances::Deltas).await?;
         place.drop_it().await?;
         Ok((first, second))
     }
@@ -144,9 +144,12 @@ impl Ground {
                 Ok(taken)
             }
             Contestant::Credits { lanes, batch, width, balances } => {
-                self.credits(place, work, Pace { lanes, batch, again: false }, width, balances).await
+                self.credits(place, work, Pace { lanes, batch, again: false, by: None }, width, balances).await
             }
-            Contestant::Book { lanes, batch } => self.book(place, work, Pace { lanes, batch, again: false }).await,
+            Contestant::Book { lanes, batch } => {
+                // One player's operations in one lane: two lanes never wait for the same account but the bank.
+                self.book(place, work, Pace { lanes, batch, again: false, by: Some("/credit") }).await
+            }
         }
     }
 
@@ -189,7 +192,7 @@ pub async fn memory(url: &str, accounts: u64, folder: &Path, files: &[String]) -
     let place = Place::make(url, accounts).await?;
     let ledger = book::ledger(&place).await?;
     let handler = Credits::new(Width::Bits64, Balances::Deltas);
-    let pace = Pace { lanes: 2, batch: 1_000, again: false };
+    let pace = Pace { lanes: 2, batch: 1_000, again: false, by: None };
     book::run(&ledger, "bench", handler, (folder, files), pace).await?;
     place.drop_it().await?;
     Ok(crate::measure::memory_peak_mib())

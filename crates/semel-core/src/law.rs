@@ -87,24 +87,23 @@ pub struct Plan {
 /// Seats a batch.
 #[must_use]
 pub fn plan<W>(cases: &[&Case<W>]) -> Plan {
-    let mut first_of: HashMap<Key, usize> = HashMap::with_capacity(cases.len());
-    let mut firsts = Vec::with_capacity(cases.len());
-    let seats = cases
-        .iter()
-        .enumerate()
-        .map(|(i, case)| match case.key() {
-            None => Seat::Rejected,
-            Some(key) => match first_of.entry(key) {
-                std::collections::hash_map::Entry::Occupied(first) => Seat::Copy(*first.get()),
-                std::collections::hash_map::Entry::Vacant(slot) => {
-                    slot.insert(i);
-                    firsts.push(i);
-                    Seat::First
-                }
-            },
-        })
-        .collect();
-    firsts.sort_unstable_by_key(|&i| cases[i].key());
+    let mut seats = vec![Seat::Rejected; cases.len()];
+    // By key, copies behind their first: one sort tells who is a copy of whom, and the order of the claims.
+    let mut keyed: Vec<(Key, usize)> =
+        cases.iter().enumerate().filter_map(|(i, case)| Some((case.key()?, i))).collect();
+    keyed.sort_unstable();
+    let mut firsts: Vec<usize> = Vec::with_capacity(keyed.len());
+    let mut last = None;
+    for (key, i) in keyed {
+        seats[i] = match (last, firsts.last()) {
+            (Some(known), Some(first)) if known == key => Seat::Copy(*first),
+            _ => {
+                firsts.push(i);
+                Seat::First
+            }
+        };
+        last = Some(key);
+    }
     Plan { seats, firsts }
 }
 
@@ -244,16 +243,19 @@ pub fn conclude<W>(
     answers: &[Answered],
     field: impl Fn(usize, &FieldSums) -> Option<String>,
 ) -> Conclusion {
-    let mut seen: HashMap<usize, &Claimed> = HashMap::with_capacity(claimed.len());
+    let mut seen: Vec<Option<&Claimed>> = vec![None; kept];
     let mut back = Vec::new();
     for (&i, verdict) in plan.firsts.iter().zip(claimed) {
         if i < kept {
-            seen.insert(i, verdict);
+            seen[i] = Some(verdict);
         } else if *verdict == Claimed::Fresh {
             back.extend(cases[i].key());
         }
     }
-    let said: HashMap<usize, &Answered> = answers.iter().map(|a| (a.case, a)).collect();
+    let mut said: Vec<Option<&Answered>> = vec![None; kept];
+    for answered in answers.iter().filter(|a| a.case < kept) {
+        said[answered.case] = Some(answered);
+    }
     let mut scribe =
         Scribe { cases, field, said, seen, sightings: HashMap::new(), conclusion: Conclusion::default() };
     scribe.conclusion.record.unclaims = back;
@@ -272,8 +274,8 @@ pub fn conclude<W>(
 struct Scribe<'a, W, F> {
     cases: &'a [&'a Case<W>],
     field: F,
-    said: HashMap<usize, &'a Answered>,
-    seen: HashMap<usize, &'a Claimed>,
+    said: Vec<Option<&'a Answered>>,
+    seen: Vec<Option<&'a Claimed>>,
     sightings: HashMap<(Key, SourceId, SightingKind), Sighting>,
     conclusion: Conclusion,
 }
@@ -288,11 +290,11 @@ impl<W, F: Fn(usize, &FieldSums) -> Option<String>> Scribe<'_, W, F> {
     }
 
     fn first(&mut self, i: usize) -> Option<Ending> {
-        match *self.seen.get(&i)? {
+        match (*self.seen.get(i)?)? {
             Claimed::Ended => None,
             Claimed::Seen(prior) => Some(self.seen_before(i, prior)),
             Claimed::Fresh => {
-                let answered = *self.said.get(&i)?;
+                let answered = (*self.said.get(i)?)?;
                 Some(self.answered(i, answered))
             }
         }
@@ -303,11 +305,11 @@ impl<W, F: Fn(usize, &FieldSums) -> Option<String>> Scribe<'_, W, F> {
             // Brought back twice, by both sides of its wait: the first one is it, and nobody delivered this one.
             return None;
         }
-        match *self.seen.get(&first)? {
+        match (*self.seen.get(first)?)? {
             Claimed::Ended => None,
             Claimed::Seen(prior) => Some(self.seen_before(i, prior)),
             Claimed::Fresh => {
-                let answered = *self.said.get(&first)?;
+                let answered = (*self.said.get(first)?)?;
                 Some(self.copy_of_answered(i, first, answered))
             }
         }

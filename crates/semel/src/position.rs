@@ -1,7 +1,7 @@
 //! How far each partition is done: the highest position below which every message is settled by a
 //! committed unit, or by the unit that is about to commit. Knows slots, not brokers.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use semel_core::ledger::{Mark, Reached, SourceId};
@@ -174,15 +174,12 @@ impl Tracker {
 
 /// Slot numbers by window, each sorted; windows in order, so that a run repeats itself.
 fn grouped(slots: &[Slot]) -> BTreeMap<Arc<Name>, Vec<u64>> {
-    let mut by_address: HashMap<*const Name, (Arc<Name>, Vec<u64>)> = HashMap::new();
-    for slot in slots {
-        by_address
-            .entry(Arc::as_ptr(&slot.window))
-            .or_insert_with(|| (slot.window.clone(), Vec::new()))
-            .1
-            .push(slot.number);
+    let mut groups: BTreeMap<Arc<Name>, Vec<u64>> = BTreeMap::new();
+    // Neighbours are mostly of one window, so the map is asked once for a run.
+    for run in slots.chunk_by(|a, b| Arc::ptr_eq(&a.window, &b.window)) {
+        let numbers = groups.entry(run[0].window.clone()).or_default();
+        numbers.extend(run.iter().map(|slot| slot.number));
     }
-    let mut groups: BTreeMap<_, _> = by_address.into_values().collect();
     groups
         .values_mut()
         .for_each(|numbers: &mut Vec<u64>| numbers.sort_unstable());

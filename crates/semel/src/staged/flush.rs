@@ -24,6 +24,15 @@ enum Kind {
     Dependent,
 }
 
+/// Where rows to insert come from.
+#[derive(Clone, Copy)]
+enum Origin {
+    /// Some were named and found missing: another unit may insert them first.
+    Named,
+    /// All are new by construction.
+    New,
+}
+
 impl Kind {
     fn takes<R>(self, slot: &Slot<R>) -> bool {
         let wanted = match self {
@@ -44,8 +53,8 @@ pub(super) async fn flush<S: Staged, U: Rows>(
     let mut values = std::mem::take(&mut batch.values);
     for kind in [Kind::Insert, Kind::Update] {
         for (at, table) in batch.tables.iter().enumerate() {
-            collect(staged, batch, at, kind, &mut values);
-            if !write(unit, table, kind, &values).await? {
+            let origin = collect(staged, batch, at, kind, &mut values);
+            if !write(unit, table, (kind, origin), &values).await? {
                 return Ok(Flushed::Collision(at));
             }
         }
@@ -57,8 +66,8 @@ pub(super) async fn flush<S: Staged, U: Rows>(
     }
     rebase(staged, batch);
     for (at, table) in batch.tables.iter().enumerate() {
-        collect(staged, batch, at, Kind::Dependent, &mut values);
-        if !write(unit, table, Kind::Dependent, &values).await? {
+        let origin = collect(staged, batch, at, Kind::Dependent, &mut values);
+        if !write(unit, table, (Kind::Dependent, origin), &values).await? {
             return Ok(Flushed::Collision(at));
         }
     }
@@ -74,7 +83,7 @@ fn collect<S: Staged>(
     table: usize,
     kind: Kind,
     values: &mut Vec<Value>,
-) {
+) -> Origin {
     values.clear();
     let mut rows: Vec<(&Value, &Slot<S::Row>)> = batch.slots[table]
         .iter()
@@ -87,8 +96,9 @@ fn collect<S: Staged>(
     let dependent = match kind {
         Kind::Insert => false,
         Kind::Dependent => true,
-        Kind::Update => return,
+        Kind::Update => return Origin::Named,
     };
+    let named = rows.iter().any(|(_, slot)| slot.want.is_some());
     for appended in batch
         .appended
         .iter()
@@ -96,21 +106,23 @@ fn collect<S: Staged>(
     {
         staged.encode(table, &appended.row, values);
     }
+    if named { Origin::Named } else { Origin::New }
 }
 
 /// Says whether all rows went in, or were found.
 async fn write<U: Rows>(
     unit: &mut U,
     table: &'static Table,
-    kind: Kind,
+    what: (Kind, Origin),
     values: &[Value],
 ) -> Result<bool, Fault> {
     if values.is_empty() {
         return Ok(true);
     }
-    let written = match kind {
-        Kind::Insert | Kind::Dependent => unit.insert(table, values).await?,
-        Kind::Update => unit.update(table, values).await?,
+    let written = match what {
+        (Kind::Insert | Kind::Dependent, Origin::Named) => unit.insert(table, values).await?,
+        (Kind::Insert | Kind::Dependent, Origin::New) => unit.append(table, values).await?,
+        (Kind::Update, _) => unit.update(table, values).await?,
     };
     Ok(written == values.len() / table.width())
 }
@@ -141,11 +153,27 @@ async fn add<S: Staged, U: Rows>(
         return Ok(true);
     }
     deltas.sort_unstable_by(|a, b| a.seen[0].cmp(&b.seen[0]));
+    if !is_leant_on(batch, table) {
+        return Ok(unit.raise(description, &deltas).await? == deltas.len());
+    }
     let now = unit.add(description, &deltas).await?;
     for row in now.chunks_exact(description.width()) {
         learn(batch, table, row);
     }
     Ok(now.len() == deltas.len() * description.width())
+}
+
+/// Whether rows of this batch wait for what the deltas of a table return.
+fn is_leant_on<R>(batch: &Batch<R>, table: usize) -> bool {
+    let leans = |depends: Option<&super::Name>| depends.is_some_and(|name| name.table == table);
+    batch
+        .appended
+        .iter()
+        .any(|row| leans(row.depends.as_ref()))
+        || batch.slots.iter().any(|slots| {
+            let mut slots = slots.values();
+            slots.any(|slot| leans(slot.depends.as_deref()))
+        })
 }
 
 fn learn<R>(batch: &mut Batch<R>, table: usize, row: &[Value]) {
