@@ -13,6 +13,7 @@ mod migrate;
 mod out;
 mod publish;
 mod run;
+mod sources;
 mod wallet;
 
 use std::collections::BTreeMap;
@@ -42,9 +43,12 @@ fn main() -> ExitCode {
     }
 }
 
+/// What is logged without `SEMEL_LOG`: warnings, but not those of clients about events that our own rooms tell.
+const DEFAULT_LOG: &str = "warn,lapin=off,rdkafka::consumer=off";
+
 /// Logs go to stderr like all words. `SEMEL_LOG` chooses which, in the manner of `RUST_LOG`.
 fn log_to_stderr() {
-    let filter = tracing_subscriber::EnvFilter::try_from_env("SEMEL_LOG").unwrap_or_else(|_| "warn".into());
+    let filter = tracing_subscriber::EnvFilter::try_from_env("SEMEL_LOG").unwrap_or_else(|_| DEFAULT_LOG.into());
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false).init();
 }
 

@@ -13,8 +13,7 @@ use crate::cli;
 use crate::config::Loaded;
 use crate::exit::{Exit, Failure};
 use crate::out::{self, Style};
-use crate::run::sources;
-use crate::{check, key};
+use crate::{check, key, sources};
 
 /// The most messages confirmed at once: what queues insert with one statement.
 const BATCH_COUNT_MAX: usize = 1_000;

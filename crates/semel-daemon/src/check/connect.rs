@@ -5,7 +5,7 @@ use semel_core::Class;
 use super::{Code, Finding, Level};
 use crate::config::{Loaded, Secret, Source};
 use crate::ledger::Place;
-use crate::migrate;
+use crate::{migrate, sources};
 
 /// What is wrong with the places that a config names.
 pub(crate) async fn findings(loaded: &Loaded) -> Vec<Finding> {
@@ -25,8 +25,10 @@ pub(crate) async fn findings(loaded: &Loaded) -> Vec<Finding> {
                 let Some(url) = &queue.url else { continue };
                 findings.extend(database(loaded, url, &path, Code::SourceAway).await.err());
             }
-            // Standard input is always there; the others are told by their own finding.
-            Source::Stdin(_) | Source::Kafka(_) | Source::Rabbitmq(_) => {}
+            Source::Stdin(_) | Source::Kafka(_) | Source::Rabbitmq(_) => {
+                let reached = sources::try_to_reach(loaded, source).await;
+                findings.extend(reached.err().map(|why| loaded.finding(Code::SourceAway, &path, why)));
+            }
         }
     }
     findings

@@ -8,8 +8,9 @@ use semel_core::key::{KeyRule, PartSource};
 use semel_core::{Pointer, key::BadRule};
 
 use super::{Code, Finding, Level};
-use crate::config::{Consumer, Fingerprint, HandlerKind, House, Kafka, Loaded, Source, Wallet, Whole, masked, nearest};
+use crate::config::{Consumer, Fingerprint, HandlerKind, House, Loaded, Source, Wallet, Whole, masked, nearest};
 use crate::dialect::Dialect;
+use crate::sources;
 
 /// Everything that can be said of a config without opening anything else.
 pub(crate) fn findings(loaded: &Loaded) -> Vec<Finding> {
@@ -127,35 +128,11 @@ impl Rules<'_> {
                     self.url(url, &["sources", name, "url"]);
                 }
             }
-            Source::Kafka(kafka) => {
-                self.kafka(name, kafka);
-                self.not_in_this_build(name, source);
-            }
-            Source::Rabbitmq(_) => self.not_in_this_build(name, source),
-            Source::File(_) | Source::Stdin(_) => {}
+            Source::File(_) | Source::Stdin(_) | Source::Kafka(_) | Source::Rabbitmq(_) => {}
         }
-    }
-
-    fn not_in_this_build(&mut self, name: &str, source: &Source) {
-        let message = format!("sources of type `{}` are not in this build", source.kind());
-        self.error(Code::NotInThisBuild, &["sources", name, "type"], message);
-    }
-
-    fn kafka(&mut self, name: &str, kafka: &Kafka) {
-        let options = kafka.options.keys().map(|key| ("options", key));
-        for (table, option) in options.chain(kafka.secrets.keys().map(|key| ("secrets", key))) {
-            if !Kafka::OPTIONS.contains(&option.as_str()) {
-                let hint = nearest(option, Kafka::OPTIONS.into_iter())
-                    .map_or_else(|| format!("allowed: {}", Kafka::OPTIONS.join(", ")), |near| format!("did you mean `{near}`?"));
-                let message = format!("the client option `{option}` is not on the list; {hint}");
-                self.error(Code::OptionNotAllowed, &["sources", name, table, option], message);
-            }
-        }
-        let known = matches!(kafka.start_at.as_str(), "earliest" | "latest" | "committed");
-        if !known && kafka.start_at.parse::<jiff::Timestamp>().is_err() {
-            let message = format!("`{}` is no start: `earliest`, `latest`, `committed`, or a time such as `2026-01-31T00:00:00Z`", kafka.start_at);
-            self.error(Code::ValueNotAllowed, &["sources", name, "start_at"], message);
-        }
+        let deadlines = readers.iter().map(|name| self.loaded.config.consumers[*name].unit_deadline_ms);
+        let found = sources::findings(self.loaded, name, source, deadlines.max().unwrap_or(0));
+        self.findings.extend(found);
     }
 
     fn consumer(&mut self, name: &str, consumer: &Consumer) {

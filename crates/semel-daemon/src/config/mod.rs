@@ -22,7 +22,7 @@ pub(crate) use ledger::Ledger;
 pub(crate) use reference::reference;
 pub(crate) use secret::{Secret, masked};
 pub(crate) use shape::nearest;
-pub(crate) use source::{Format, Kafka, Queue, Source};
+pub(crate) use source::{Assignor, Declare, Format, Kafka, Queue, Rabbitmq, Source};
 
 /// The commented, complete file that `semel config default` prints.
 pub(crate) const DEFAULT: &str = include_str!("default.toml");
@@ -67,6 +67,12 @@ impl Loaded {
             (line, node) = (entry.line, &entry.node);
         }
         Finding::error(code, &self.file, line, message)
+    }
+
+    /// The default file.
+    #[cfg(test)]
+    pub(crate) fn of_default() -> Self {
+        parse(DEFAULT, "semel.toml".to_owned(), PathBuf::new(), &|_| None).expect("a test reads the default file")
     }
 
     /// A path as the file means it.

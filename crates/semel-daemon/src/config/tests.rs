@@ -193,4 +193,7 @@ fn the_commented_out_sources_of_the_default_file_are_right_too() {
     let loaded = parse(&text, "semel.toml".to_owned(), PathBuf::new(), &environment);
     let loaded = loaded.unwrap_or_else(|findings| panic!("{findings:#?}"));
     assert_eq!(loaded.config.sources.len(), 5);
+    let findings = crate::check::findings(&loaded);
+    let errors: Vec<_> = findings.iter().filter(|finding| finding.is_error()).collect();
+    assert!(errors.is_empty(), "{errors:#?}");
 }

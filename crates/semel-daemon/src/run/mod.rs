@@ -15,17 +15,16 @@ use crate::dialect::Dialect;
 use crate::exit::{Exit, Failure};
 use crate::ledger::{self, Tables, on_ledger};
 use crate::out::Style;
+use crate::sources::{self, Begin, Close};
 use crate::wallet;
 
 mod outcomes;
 mod signals;
-pub(crate) mod sources;
 mod summary;
 mod watch;
 
 use outcomes::{Orderly, Outcomes};
 use signals::Shutdown;
-use sources::Begin;
 use summary::Report;
 use watch::{Metered, Progress, Watch};
 
@@ -96,11 +95,13 @@ impl Life {
             ready.push((name.clone(), self.prepare(name, settings, ledger.clone(), dialect).await?));
         }
         let mut running = JoinSet::new();
-        for (name, consumer) in ready {
+        for (name, (consumer, closes)) in ready {
             let shutdown = self.shutdown.clone();
             running.spawn(async move {
-                let told = shutdown.clone();
-                let ended = consumer.run(async move { told.told().await }).await;
+                let ended = consumer.run(async move { shutdown.told().await }).await;
+                for close in closes {
+                    close.close().await;
+                }
                 (name, ended)
             });
         }
@@ -132,7 +133,7 @@ impl Life {
         settings: &config::Consumer,
         ledger: Arc<L>,
         dialect: Dialect,
-    ) -> Result<Consumer<L, StagedHandler<Wallet>>, Failure>
+    ) -> Result<(Consumer<L, StagedHandler<Wallet>>, Vec<Close>), Failure>
     where
         L: Ledger + Query,
         L::Unit: Rows,
@@ -149,12 +150,14 @@ impl Life {
             .enroll()
             .await
             .map_err(|fault| Failure::fault(&format!("consumer `{name}`"), &fault))?;
-        for source in &settings.sources {
-            let positions = consumer.positions(source);
-            let opened = sources::open(&self.loaded, source, settings, self.begin, positions).await?;
-            consumer = consumer.attach(source, Arc::new(Metered::new(opened, self.progress.clone())));
+        let mut closes = Vec::new();
+        for name in &settings.sources {
+            let positions = consumer.positions(name);
+            let opened = sources::open(&self.loaded, name, settings, self.begin, positions).await?;
+            consumer = consumer.attach(name, Arc::new(Metered::new(opened.source, self.progress.clone())));
+            closes.push(opened.close);
         }
-        Ok(consumer)
+        Ok((consumer, closes))
     }
 
     fn settings(&self, consumer: &config::Consumer) -> Result<Settings, Failure> {

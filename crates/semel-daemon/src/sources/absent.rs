@@ -1,0 +1,30 @@
+//! Stands in for a broker whose client is not in this build: `check` says so, and nothing else works.
+#![cfg_attr(all(feature = "kafka", feature = "rabbitmq"), allow(dead_code, reason = "every client is in this build"))]
+
+use std::sync::Arc;
+
+use semel_core::source::Positions;
+use semel_core::{Fault, Sink};
+
+use super::Opened;
+use crate::check::{Code, Finding};
+use crate::config::Loaded;
+use crate::exit::Failure;
+
+const MESSAGE: &str = "sources of this type are not in this build";
+
+pub(super) async fn open<S>(_: &Loaded, _: &S, _: usize, _: Arc<dyn Positions>) -> Result<Result<Opened, Fault>, Failure> {
+    Err(Failure::usage(MESSAGE))
+}
+
+pub(super) async fn sink<S>(_: &Loaded, _: &S) -> Result<Result<Arc<dyn Sink>, Fault>, Failure> {
+    Err(Failure::usage(MESSAGE))
+}
+
+pub(super) fn findings<S>(loaded: &Loaded, name: &str, _: &S, _: u64) -> Vec<Finding> {
+    vec![loaded.finding(Code::NotInThisBuild, &["sources", name, "type"], MESSAGE)]
+}
+
+pub(super) async fn try_to_reach<S>(_: &Loaded, _: &S) -> Result<(), String> {
+    Err(MESSAGE.to_owned())
+}
