@@ -59,13 +59,13 @@ impl Contestant {
         match self {
             Self::Naive { connections } => format!("naive, one transaction a message, {connections} connections"),
             Self::Expert { connections, batch } => format!("expert's batch {batch}, {connections} connections"),
-            Self::Raw { connections, batch } => format!("raw COPY, batch {batch}, {connections} connections"),
+            Self::Raw { connections, batch } => format!("raw, batch {batch}, {connections} connections"),
             Self::Credits { lanes, batch, width, balances } => {
                 let locked = if balances == Balances::Locked { ", locked" } else { "" };
                 let wide = if width == Width::Bits128 { ", 128 bit" } else { "" };
                 format!("Semel, plain credits{locked}{wide}, batch {batch}, {lanes} lanes")
             }
-            Self::Book { lanes, batch } => format!("Semel, the Book, batch {batch}, {lanes} lanes"),
+            Self::Book { lanes, batch } => format!("Semel, the Book, batch {batch}, {lanes} lanes by player"),
         }
     }
 

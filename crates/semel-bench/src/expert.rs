@@ -40,7 +40,7 @@ async fn apply(connection: &mut PgConnection, batch: &[Credit]) -> Result<(), sq
         .await?;
         sqlx::query(
             "INSERT INTO bench_journal (account, amount, key)
-             SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::uuid[])",
+             SELECT unnest($1::bigint[]), unnest($2::bigint[]), unnest($3::uuid[])",
         )
         .bind(fresh.iter().map(|credit| credit.account).collect::<Vec<_>>())
         .bind(fresh.iter().map(|credit| credit.amount).collect::<Vec<_>>())

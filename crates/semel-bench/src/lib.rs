@@ -5,7 +5,7 @@
 //!   a trap that does not break it proves nothing.
 //! - [`expert`]: what somebody writes who knows PostgreSQL well, one transaction and three array statements
 //!   a batch.
-//! - [`raw`]: the same durable rows by bulk COPY, with no idempotency at all: the yardstick.
+//! - [`raw`]: the same durable rows by plain array inserts, with no idempotency at all: the yardstick.
 //! - [`credits`] and [`book`]: Semel, on the same plain credits and with the wallet's whole double entry.
 //!
 //! Nothing here is used by Semel itself.

@@ -97,8 +97,22 @@ fn parent(process: u32) -> Option<u32> {
     fields(&process.to_string())?.get(1)?.parse().ok()
 }
 
-/// A process, its children, and those of its children that have ended.
+/// A process, its children, and those of its children that have ended. A child that ends while they are counted is
+/// counted twice or not at all, so two counts in a row must agree.
 fn family(process: u32) -> Option<f64> {
+    const COUNTS_MAX: usize = 50;
+    let mut last = family_once(process)?;
+    for _ in 0..COUNTS_MAX {
+        let now = family_once(process)?;
+        if (now - last).abs() < 1.0 / TICKS_PER_SECOND {
+            return Some(now);
+        }
+        last = now;
+    }
+    Some(last)
+}
+
+fn family_once(process: u32) -> Option<f64> {
     let mut sum = seconds(&fields(&process.to_string())?, &[USER, SYSTEM, CHILDREN_USER, CHILDREN_SYSTEM])?;
     for entry in fs::read_dir("/proc").ok()?.flatten() {
         let name = entry.file_name();

@@ -57,7 +57,15 @@ impl Place {
     /// # Errors
     /// The database's.
     pub async fn make(url: &str, accounts: u64) -> Result<Self, Error> {
-        let place = Self { url: url.to_owned(), schema: "semel_bench" };
+        Self::named(url, "semel_bench", accounts).await
+    }
+
+    /// The same under another name, for a test beside others.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn named(url: &str, schema: &'static str, accounts: u64) -> Result<Self, Error> {
+        let place = Self { url: url.to_owned(), schema };
         let mut admin = PgConnectOptions::from_str(url)?.connect().await?;
         execute(&mut admin, &format!("DROP SCHEMA IF EXISTS {0} CASCADE; CREATE SCHEMA {0}", place.schema)).await?;
         let mut connection = place.connect().await?;

@@ -415,3 +415,41 @@ async fn a_locked_read_takes_its_locks_in_the_order_of_the_ids() {
         6 * 10 * 300
     );
 }
+
+#[tokio::test]
+async fn rows_that_are_new_by_construction_go_in_plainly_and_a_collision_heals() {
+    let world = accounts(0..2).await;
+    let mut unit = world.unit(0).await;
+    unit.save(semel_core::ledger::Save::Claims).await.unwrap();
+    let fresh: Vec<Value> = (5..8).flat_map(|n| row(n, 1)).collect();
+    assert_eq!(unit.append(&ACCOUNT, &fresh).await.unwrap(), 3);
+    let colliding: Vec<Value> = (1..5).flat_map(|n| row(n, 1)).collect();
+    assert_eq!(unit.append(&ACCOUNT, &colliding).await.unwrap(), 0);
+    unit.back(semel_core::ledger::Save::Claims).await.unwrap();
+    assert_eq!(unit.append(&ACCOUNT, &fresh).await.unwrap(), 3);
+    assert_eq!(unit.append(&ACCOUNT, &[]).await.unwrap(), 0);
+    committed(unit.commit().await);
+    assert_eq!(
+        number(&mut world.psql().await, "SELECT count(*) FROM account").await,
+        5
+    );
+}
+
+#[tokio::test]
+async fn deltas_whose_rows_nobody_needs_are_counted() {
+    let world = accounts(0..3).await;
+    let mut unit = world.unit(0).await;
+    let delta = |row: Vec<Value>| Delta {
+        seen: seen(&row),
+        add: vec![5, 1],
+    };
+    let mut stale = row(1, 0);
+    stale[2] = Value::Int(2);
+    let many = [delta(row(0, 0)), delta(stale), delta(row(2, 0))];
+    assert_eq!(unit.raise(&ACCOUNT, &many).await.unwrap(), 2);
+    assert_eq!(unit.raise(&ACCOUNT, &[delta(row(2, 0))]).await.unwrap(), 1);
+    assert_eq!(unit.raise(&ACCOUNT, &[]).await.unwrap(), 0);
+    committed(unit.commit().await);
+    let sum = "SELECT sum(posted)::bigint FROM account";
+    assert_eq!(number(&mut world.psql().await, sum).await, 15);
+}
