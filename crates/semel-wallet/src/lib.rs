@@ -18,6 +18,7 @@ mod op;
 mod query;
 mod reply;
 pub mod row;
+pub mod schema;
 mod sql;
 mod sweep;
 #[cfg(feature = "testing")]

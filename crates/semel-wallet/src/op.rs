@@ -17,7 +17,7 @@ mod content;
 mod field;
 mod keys;
 
-pub(crate) use content::{SCHEME, content, differing, lane};
+pub(crate) use content::{SCHEME, content, differing, known_fields, lane};
 use field::Fields;
 pub(crate) use keys::Keys;
 

@@ -84,7 +84,7 @@ impl<'q, Q: Query> Reader<'q, Q> {
         let players = self
             .all(self.sql.rounds, &[Value::Key(key)], |values| {
                 let Row::Round(row) = typed(ROUND, &values[..width])? else { return Err(odd("a round")) };
-                Ok((row, view::text(&values[width])))
+                Ok((*row, view::text(&values[width])))
             })
             .await?;
         let mut views = Vec::new();
@@ -135,7 +135,7 @@ impl<'q, Q: Query> Reader<'q, Q> {
         let width = TABLES[BET].width();
         self.all(self.sql.bets, &[Value::Text(keys.join(",").into())], |values| {
             let Row::Bet(bet) = typed(BET, &values[..width])? else { return Err(odd("a bet")) };
-            Ok((bet, view::text(&values[width]).unwrap_or_default()))
+            Ok((*bet, view::text(&values[width]).unwrap_or_default()))
         })
         .await
     }
@@ -149,7 +149,7 @@ impl<'q, Q: Query> Reader<'q, Q> {
         let found = self
             .all(self.sql.operation, &[Value::Key(key)], |values| {
                 let Row::Operation(row) = typed(OPERATION, &values[..width])? else { return Err(odd("an operation")) };
-                Ok((row, view::text(&values[width])))
+                Ok((*row, view::text(&values[width])))
             })
             .await?;
         Ok(found.into_iter().next())

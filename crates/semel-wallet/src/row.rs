@@ -353,19 +353,19 @@ pub fn listed(list: &[u8]) -> impl Iterator<Item = Key> + '_ {
     list.chunks_exact(16).filter_map(|bytes| bytes.try_into().ok().map(Key::from_bytes))
 }
 
-/// A row of any of the tables.
+/// A row of any of the tables. The wide ones are boxed: rows are moved more often than made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Row {
     /// Of `wallet_account`.
     Account(Account),
     /// Of `wallet_operation`.
-    Operation(OperationRow),
+    Operation(Box<OperationRow>),
     /// Of `wallet_entry`.
     Entry(Entry),
     /// Of `wallet_hold`.
-    Hold(Hold),
+    Hold(Box<Hold>),
     /// Of `wallet_bet`.
-    Bet(Bet),
+    Bet(Box<Bet>),
     /// Of `wallet_round`.
-    Round(Round),
+    Round(Box<Round>),
 }

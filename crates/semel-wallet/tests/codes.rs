@@ -1,5 +1,7 @@
 //! Codes and their precedence, case by case, and the reference page made of the closed lists.
 
+#![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+
 mod support;
 
 use semel_core::{Answer, Key, Part};

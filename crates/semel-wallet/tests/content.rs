@@ -1,6 +1,8 @@
 //! What makes two messages the same operation: the fingerprint of the normalised content, and the field
 //! that a Clash names.
 
+#![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+
 use semel::staged::Staged;
 use semel_core::Message;
 use semel_core::law::Binding;

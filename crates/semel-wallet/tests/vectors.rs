@@ -1,5 +1,7 @@
 //! The published vectors against the model, under the law, delivered once and many times, in every cut.
 
+#![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+
 mod support;
 
 use semel_wallet::vectors::{Vector, vectors};

@@ -7,7 +7,7 @@ use semel_core::rows::Value;
 
 use super::{AMOUNT_COMMUTING_MAX, Wallet};
 use crate::op::{Leg, Move, Operation, round_key};
-use crate::row::{ACCOUNT, BET, Bet, HOLD, Hold, OPERATION, OperationRow, ROUND, Round, Row, listed};
+use crate::row::{ACCOUNT, BET, Bet, HOLD, OPERATION, ROUND, Row, listed};
 
 pub(super) struct Naming<'a, 'n> {
     pub(super) wallet: &'a Wallet,
@@ -84,17 +84,16 @@ impl Naming<'_, '_> {
 
     fn way_back(&mut self, original: Key) {
         self.follow(OPERATION, original);
-        let row = self.names.row(OPERATION, &Value::Key(original));
-        if let Some(Row::Operation(OperationRow { debit, credit, amount, .. })) = row {
-            let (debit, credit, amount) = (*debit, *credit, amount.unwrap_or(0));
+        if let Some(Row::Operation(row)) = self.names.row(OPERATION, &Value::Key(original)) {
+            let (debit, credit, amount) = (row.debit, row.credit, row.amount.unwrap_or(0));
             debit.into_iter().chain(credit).for_each(|account| self.account(account, amount));
         }
     }
 
     fn hold(&mut self, hold: Key) {
         self.follow(HOLD, hold);
-        if let Some(Row::Hold(Hold { debit, credit, amount, .. })) = self.names.row(HOLD, &Value::Key(hold)) {
-            let (debit, credit, amount) = (*debit, *credit, *amount);
+        if let Some(Row::Hold(row)) = self.names.row(HOLD, &Value::Key(hold)) {
+            let (debit, credit, amount) = (row.debit, row.credit, row.amount);
             self.account(debit, amount);
             self.account(credit, amount);
         }
@@ -103,7 +102,7 @@ impl Naming<'_, '_> {
     fn rollback(&mut self, bet: Key) {
         self.follow(BET, bet);
         if let Some(Row::Bet(row)) = self.names.row(BET, &Value::Key(bet)) {
-            let Bet { round, account, house, amount, .. } = row.clone();
+            let Bet { round, account, house, amount, .. } = **row;
             account.into_iter().chain(house).for_each(|account| self.account(account, amount));
             if let Some(round) = round {
                 self.lock(ROUND, round);
@@ -114,8 +113,8 @@ impl Naming<'_, '_> {
     fn cancel(&mut self, round: Key, player: Key) {
         self.follow(ROUND, round);
         self.lock(ACCOUNT, player);
-        if let Some(Row::Round(Round { recent, chain, staked, .. })) = self.names.row(ROUND, &Value::Key(round)) {
-            let (recent, chain, staked) = (recent.clone(), *chain, *staked);
+        if let Some(Row::Round(row)) = self.names.row(ROUND, &Value::Key(round)) {
+            let (recent, chain, staked) = (row.recent.clone(), row.chain, row.staked);
             listed(&recent).chain(chain).for_each(|bet| self.cancelled(bet, staked));
         }
     }
@@ -131,8 +130,11 @@ impl Naming<'_, '_> {
             }
             for listed in listed(&earlier) {
                 self.follow(BET, listed);
-                if let Some(Row::Bet(Bet { house: Some(house), .. })) = self.names.row(BET, &Value::Key(listed)) {
-                    let house = *house;
+                let house = match self.names.row(BET, &Value::Key(listed)) {
+                    Some(Row::Bet(row)) => row.house,
+                    _ => None,
+                };
+                if let Some(house) = house {
                     self.account(house, staked);
                 }
             }

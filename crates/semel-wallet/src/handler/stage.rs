@@ -51,21 +51,21 @@ impl Books for OnStage<'_> {
     fn put_operation(&mut self, row: OperationRow) {
         let key = Value::Key(row.key);
         match row.reply.filter(|reply| reply.relative) {
-            None => self.0.put(OPERATION, key, Row::Operation(row)),
-            Some(reply) => self.0.put_after(OPERATION, key, Row::Operation(row), of_account(reply.account)),
+            None => self.0.put(OPERATION, key, Row::Operation(Box::new(row))),
+            Some(reply) => self.0.put_after(OPERATION, key, Row::Operation(Box::new(row)), of_account(reply.account)),
         }
     }
 
     fn put_hold(&mut self, row: Hold) {
-        self.0.put(HOLD, Value::Key(row.key), Row::Hold(row));
+        self.0.put(HOLD, Value::Key(row.key), Row::Hold(Box::new(row)));
     }
 
     fn put_bet(&mut self, row: Bet) {
-        self.0.put(BET, Value::Key(row.key), Row::Bet(row));
+        self.0.put(BET, Value::Key(row.key), Row::Bet(Box::new(row)));
     }
 
     fn put_round(&mut self, row: Round) {
-        self.0.put(ROUND, Value::Key(row.key), Row::Round(row));
+        self.0.put(ROUND, Value::Key(row.key), Row::Round(Box::new(row)));
     }
 
     /// An account with a limit is always locked, and put as a whole: cheaper than raising its counters.

@@ -64,6 +64,11 @@ const fn spec(verb: Verb) -> Spec {
     }
 }
 
+/// The names of an operation's known fields beside `at`; `amount` stands for `value` too.
+pub(crate) fn known_fields(verb: Verb) -> impl Iterator<Item = &'static str> {
+    spec(verb).iter().map(|(name, _)| *name)
+}
+
 /// The content to fingerprint. Of an unknown operation every field but `at` counts.
 pub(crate) fn content<'a>(object: &'a Object<'a>, keys: &Keys<'a>, config: &Config) -> Content<'a> {
     match get(object, "op").and_then(Json::text).and_then(Verb::of_wire) {

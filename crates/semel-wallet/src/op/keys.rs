@@ -12,8 +12,11 @@ const KNOWN_MAX: usize = 6;
 /// The keys of a payload's ids, by where they stand in it.
 #[derive(Debug, Default)]
 pub(crate) struct Keys<'j> {
-    known: RefCell<[Option<(&'j Json<'j>, Option<Key>)>; KNOWN_MAX]>,
+    known: RefCell<[Option<Known<'j>>; KNOWN_MAX]>,
 }
+
+/// An id, and its key where it is one.
+type Known<'j> = (&'j Json<'j>, Option<Key>);
 
 impl<'j> Keys<'j> {
     /// The key of an id, where it is one.

@@ -142,11 +142,11 @@ impl Row {
         let mut reader = Reader { table, values, at: 0 };
         Ok(match table {
             ACCOUNT => Self::Account(account(&mut reader)?),
-            OPERATION => Self::Operation(operation(&mut reader)?),
+            OPERATION => Self::Operation(Box::new(operation(&mut reader)?)),
             ENTRY => Self::Entry(entry(&mut reader)?),
-            HOLD => Self::Hold(hold(&mut reader)?),
-            BET => Self::Bet(bet(&mut reader)?),
-            ROUND => Self::Round(round(&mut reader)?),
+            HOLD => Self::Hold(Box::new(hold(&mut reader)?)),
+            BET => Self::Bet(Box::new(bet(&mut reader)?)),
+            ROUND => Self::Round(Box::new(round(&mut reader)?)),
             _ => return Err(NotOurs { table, column: 0, found: "a table of somebody else".to_owned() }),
         })
     }
