@@ -173,7 +173,7 @@ impl Bench {
             Kind::V4 => "v4",
         };
         let (mut ours, mut theirs) = (Vec::new(), Vec::new());
-        for _ in 0..12 {
+        for _ in 0..30 {
             for hand in [true, false] {
                 reset(&self.url).await?;
                 let work: Vec<Vec<Vec<Claim>>> = (0..connections)
@@ -259,7 +259,7 @@ impl Bench {
             let deltas: Vec<Delta> = ids
                 .iter()
                 .map(|id| Delta {
-                    seen: vec![id.clone(), Value::Int(1), Value::Null],
+                    seen: vec![id.clone(), Value::Int(1)],
                     add: vec![1],
                 })
                 .collect();
@@ -334,7 +334,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         batches: std::env::args()
             .nth(1)
             .and_then(|n| n.parse().ok())
-            .unwrap_or(40),
+            .unwrap_or(15),
     };
     for kind in [Kind::V7, Kind::V4] {
         for connections in [1, 2] {

@@ -67,21 +67,33 @@ async fn insert(
     consumer: ConsumerId,
     claims: &[&Claim],
 ) -> Result<Vec<Uuid>, Fault> {
-    if claims.is_empty() {
+    let Some(first) = claims.first() else {
         return Ok(Vec::new());
-    }
-    let query = sqlx::query(sql!("claim"))
-        .bind(consumer.0)
-        .bind(claims.iter().map(|c| uuid(c.key)).bind_iter())
-        .bind(
-            claims
-                .iter()
-                .map(|c| Uuid::from_bytes(c.fingerprint.into_bytes()))
-                .bind_iter(),
-        )
-        .bind(claims.iter().map(|c| c.scheme.0).bind_iter())
-        .bind(claims.iter().map(|c| c.sums.as_bytes()).bind_iter())
-        .bind(claims.iter().map(|c| c.source.0).bind_iter());
+    };
+    let alike = |claim: &&Claim| (claim.scheme, claim.source) == (first.scheme, first.source);
+    let names = claims.iter().map(|c| uuid(c.key)).bind_iter();
+    let contents = claims
+        .iter()
+        .map(|c| Uuid::from_bytes(c.fingerprint.into_bytes()))
+        .bind_iter();
+    let sums = claims.iter().map(|c| c.sums.as_bytes()).bind_iter();
+    let query = if claims.iter().all(alike) {
+        sqlx::query(sql!("claim"))
+            .bind(consumer.0)
+            .bind(first.scheme.0)
+            .bind(first.source.0)
+            .bind(names)
+            .bind(contents)
+            .bind(sums)
+    } else {
+        sqlx::query(sql!("claim_mixed"))
+            .bind(consumer.0)
+            .bind(names)
+            .bind(contents)
+            .bind(claims.iter().map(|c| c.scheme.0).bind_iter())
+            .bind(sums)
+            .bind(claims.iter().map(|c| c.source.0).bind_iter())
+    };
     keys(query.fetch_one(connection).await)
 }
 

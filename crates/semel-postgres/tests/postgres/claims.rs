@@ -315,3 +315,21 @@ async fn nothing_to_claim_is_no_statement() {
             .is_empty()
     );
 }
+
+#[tokio::test]
+async fn claims_of_several_sources_and_schemes_keep_their_own() {
+    let world = World::new().await;
+    let mut claims = world.claims(&keys(0..4));
+    claims[1].source = semel_core::ledger::SourceId(2);
+    claims[2].scheme = semel_core::Scheme::NONE;
+    settle(&world, 0, &claims, &Record::default()).await;
+    for (claim, seen) in claims
+        .iter()
+        .zip(settle(&world, 0, &claims, &Record::default()).await)
+    {
+        let Claimed::Seen(prior) = seen else {
+            panic!("{seen:?}")
+        };
+        assert_eq!((prior.source, prior.scheme), (claim.source, claim.scheme));
+    }
+}

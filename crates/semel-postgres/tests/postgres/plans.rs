@@ -8,7 +8,7 @@ use crate::world::{World, number, run, texts};
 const STATEMENTS: [(&str, &str, &str); 5] = [
     (
         "claim",
-        "int, uuid[], uuid[], smallint[], bytea[], smallint[]",
+        "int, smallint, smallint, uuid[], uuid[], bytea[]",
         include_str!("../../src/sql/claim.sql"),
     ),
     (
@@ -35,9 +35,7 @@ const STATEMENTS: [(&str, &str, &str); 5] = [
 
 fn arguments(name: &str) -> &'static str {
     match name {
-        "claim" => {
-            "1, $k, $k, array_fill(1::smallint, ARRAY[1000]), array_fill(''::bytea, ARRAY[1000]), array_fill(1::smallint, ARRAY[1000])"
-        }
+        "claim" => "1, 1::smallint, 1::smallint, $k, $k, array_fill(''::bytea, ARRAY[1000])",
         "note" => {
             "1, $k, array_fill(1::smallint, ARRAY[1000]), array_fill(''::text, ARRAY[1000]), array_fill(''::bytea, ARRAY[1000])"
         }
