@@ -16,7 +16,8 @@ pub struct Options {
     pub url: String,
     /// The schema of Semel's tables and, unless qualified, the handler's.
     pub schema: String,
-    /// `statement_timeout` of a unit's statements, ms; its COMMIT has none (TRAPS T34).
+    /// `statement_timeout` of a unit's statements, ms. The server itself exempts a COMMIT from it, so a wait for a
+    /// standby is never cut short (TRAPS T34).
     pub statement_timeout_ms: u64,
     /// `lock_timeout`, ms: how long a claim waits for another unit that holds the key.
     pub lock_timeout_ms: u64,

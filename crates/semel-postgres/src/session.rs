@@ -16,8 +16,7 @@ use crate::sql;
 pub(crate) enum Purpose {
     /// Units of work, and the ledger's own small transactions.
     Work,
-    /// Asking after a lost commit: waits for locks a bounded time and for its own commit without end, since a
-    /// commit that is cut short while it waits for a standby looks durable and is not (TRAPS T34).
+    /// Asking after a lost commit: waits for the fence's lock a bounded time.
     Resolve,
     /// Operators' queries: writes nothing, as long as it likes.
     Read,
@@ -71,7 +70,11 @@ async fn set_up(
             options.lock_timeout_ms,
             options.idle_timeout_ms,
         ),
-        Purpose::Resolve => (0, options.resolve_wait_ms, options.idle_timeout_ms),
+        Purpose::Resolve => (
+            options.statement_timeout_ms,
+            options.resolve_wait_ms,
+            options.idle_timeout_ms,
+        ),
         Purpose::Read => (0, options.lock_timeout_ms, options.idle_timeout_ms),
         Purpose::Migrate => (0, 0, 0),
     };

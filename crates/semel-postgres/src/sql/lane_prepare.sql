@@ -7,14 +7,13 @@ WHERE consumer = current_setting('semel.consumer')::integer
   AND lane = current_setting('semel.lane')::smallint
 RETURNING unit;
 
--- Fails (42704, a setting that does not exist) unless the fence row was raised by this very transaction. Locks nothing: the unit holds the row.
--- Index: primary key. The COMMIT behind it runs without a statement timeout: a COMMIT that is cancelled while it
--- waits for a standby answers as if it were durable (TRAPS T34).
+-- Fails (42704, a setting that does not exist) unless the fence row was raised by this very transaction. Locks
+-- nothing: the unit holds the row. Index: primary key.
 PREPARE semel_hold AS
 SELECT CASE count(*)
-           WHEN 1 THEN set_config('statement_timeout', '0', true)
+           WHEN 1 THEN 'held'
            ELSE current_setting('semel.the_fence_is_not_ours')
-       END AS held
+       END AS fence
 FROM semel_fence
 WHERE consumer = current_setting('semel.consumer')::integer
   AND instance = current_setting('semel.instance')::uuid
