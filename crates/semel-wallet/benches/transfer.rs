@@ -24,8 +24,14 @@ struct Fold(u64);
 
 impl Hasher for Fold {
     fn write(&mut self, bytes: &[u8]) {
-        let words = bytes.chunks(8).map(|word| word.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte)));
-        self.0 = words.fold(self.0, |sum, word| (sum ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29));
+        let words = bytes
+            .chunks(8)
+            .map(|word| word.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte)));
+        self.0 = words.fold(self.0, |sum, word| {
+            (sum ^ word)
+                .wrapping_mul(0x9E37_79B9_7F4A_7C15)
+                .rotate_left(29)
+        });
     }
 
     fn finish(&self) -> u64 {
@@ -63,7 +69,10 @@ impl Stage<Row> for Maps {
 }
 
 fn config() -> Config {
-    Config::new([("EUR", 2)]).expect("a sound scale").house("house").expect("a sound account")
+    Config::new([("EUR", 2)])
+        .expect("a sound scale")
+        .house("house")
+        .expect("a sound account")
 }
 
 fn player(n: usize) -> String {
@@ -83,13 +92,23 @@ fn opened() -> Model {
     let mut model = Model::new(config());
     let mut apply = |text: String| {
         let work = Work::parse(text.as_bytes(), &config());
-        model.apply(&work, false).map(drop).expect("the setup is sound");
+        model
+            .apply(&work, false)
+            .map(drop)
+            .expect("the setup is sound");
     };
-    apply(r#"{"op":"open_account","id":"bank","account":"bank","asset":"EUR","kind":"external"}"#.into());
+    apply(
+        r#"{"op":"open_account","id":"bank","account":"bank","asset":"EUR","kind":"external"}"#
+            .into(),
+    );
     for n in 0..ACCOUNTS {
         let player = player(n);
-        apply(format!(r#"{{"op":"open_account","id":"o{n}","account":"{player}","asset":"EUR"}}"#));
-        apply(format!(r#"{{"op":"transfer","id":"f{n}","debit":"bank","credit":"{player}","asset":"EUR","amount":9}}"#));
+        apply(format!(
+            r#"{{"op":"open_account","id":"o{n}","account":"{player}","asset":"EUR"}}"#
+        ));
+        apply(format!(
+            r#"{{"op":"transfer","id":"f{n}","debit":"bank","credit":"{player}","asset":"EUR","amount":9}}"#
+        ));
     }
     model
 }
@@ -98,8 +117,14 @@ fn opened() -> Model {
 fn loaded(model: &HashMap<Value, Row>, batch: &[Bound<Work>]) -> Maps {
     let mut stage = Maps::default();
     for bound in batch {
-        let Ok(Operation::Transfer { leg, .. }) = bound.work.operation() else { continue };
-        for key in leg.money.iter().flat_map(|money| [money.debit, money.credit]) {
+        let Ok(Operation::Transfer { leg, .. }) = bound.work.operation() else {
+            continue;
+        };
+        for key in leg
+            .money
+            .iter()
+            .flat_map(|money| [money.debit, money.credit])
+        {
             let id = Value::Key(key);
             stage.rows[ACCOUNT].insert(id.clone(), model[&id].clone());
         }
@@ -121,18 +146,35 @@ fn best(mut round: impl FnMut()) -> u64 {
 
 /// CPU time of this thread, ns.
 fn cpu_ns() -> u64 {
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat").expect("a Linux kernel with schedstat");
-    text.split(' ').next().and_then(|ns| ns.parse().ok()).expect("the first figure is CPU time in ns")
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat")
+        .expect("a Linux kernel with schedstat");
+    text.split(' ')
+        .next()
+        .and_then(|ns| ns.parse().ok())
+        .expect("the first figure is CPU time in ns")
 }
 
 #[expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
 fn main() {
     let wallet = Wallet::new(config());
     let messages: Vec<Message> = (0..MESSAGES).map(transfer).collect();
-    let bind = best(|| messages.iter().for_each(|message| drop(black_box(wallet.bind(message)))));
-    let bound: Vec<Bound<Work>> = messages.iter().filter_map(|message| wallet.bind(message).ok()).collect();
-    let rows = opened().accounts().map(|a| (Value::Key(a.key), Row::Account(a.clone()))).collect();
-    let mut stages: Vec<Maps> = bound.chunks(BATCH).map(|batch| loaded(&rows, batch)).collect();
+    let bind = best(|| {
+        messages
+            .iter()
+            .for_each(|message| drop(black_box(wallet.bind(message))))
+    });
+    let bound: Vec<Bound<Work>> = messages
+        .iter()
+        .filter_map(|message| wallet.bind(message).ok())
+        .collect();
+    let rows = opened()
+        .accounts()
+        .map(|a| (Value::Key(a.key), Row::Account(a.clone())))
+        .collect();
+    let mut stages: Vec<Maps> = bound
+        .chunks(BATCH)
+        .map(|batch| loaded(&rows, batch))
+        .collect();
     // Every account pays as often as it is paid, so a round leaves the stages as it found them, but warm.
     let decide = best(|| {
         for (at, Bound { binding, work, .. }) in bound.iter().enumerate() {
@@ -140,10 +182,18 @@ fn main() {
             if at % BATCH == 0 {
                 stage.appended.clear();
             }
-            let fresh = Fresh { message: &messages[at], binding, work, last: false };
+            let fresh = Fresh {
+                message: &messages[at],
+                binding,
+                work,
+                last: false,
+            };
             let answer = wallet.decide(&fresh, stage);
             assert!(matches!(black_box(answer), Ok(Answer::Applied { .. })));
         }
     });
-    println!("bind {bind} ns, decide {decide} ns, together {} ns a transfer", bind + decide);
+    println!(
+        "bind {bind} ns, decide {decide} ns, together {} ns a transfer",
+        bind + decide
+    );
 }

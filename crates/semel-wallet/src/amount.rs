@@ -29,7 +29,9 @@ impl<'t> Decimal<'t> {
     /// # Errors
     /// `amount_invalid` for any other form.
     pub(crate) fn parse(text: &'t str) -> Result<Self, Refusal> {
-        let (negative, digits) = text.strip_prefix('-').map_or((false, text), |rest| (true, rest));
+        let (negative, digits) = text
+            .strip_prefix('-')
+            .map_or((false, text), |rest| (true, rest));
         let (whole, fraction) = match digits.split_once('.') {
             Some((whole, fraction)) if all_digits(fraction) => (whole, fraction),
             Some(_) => return Err(Refusal::AmountInvalid),
@@ -38,7 +40,11 @@ impl<'t> Decimal<'t> {
         if !all_digits(whole) {
             return Err(Refusal::AmountInvalid);
         }
-        Ok(Self { negative, whole, fraction: fraction.trim_end_matches('0') })
+        Ok(Self {
+            negative,
+            whole,
+            fraction: fraction.trim_end_matches('0'),
+        })
     }
 
     /// Is it above zero, whatever the scale?
@@ -58,12 +64,22 @@ impl<'t> Decimal<'t> {
             return Err(Refusal::PrecisionLoss);
         }
         let padding = std::iter::repeat_n(b'0', scale - self.fraction.len());
-        let digits = self.whole.bytes().chain(self.fraction.bytes()).chain(padding);
+        let digits = self
+            .whole
+            .bytes()
+            .chain(self.fraction.bytes())
+            .chain(padding);
         // Counted downwards, since the lowest i128 has no positive twin.
-        let below = digits.map(|b| i128::from(b - b'0')).try_fold(0_i128, |sum, digit| {
-            sum.checked_mul(10)?.checked_sub(digit)
+        let below = digits
+            .map(|b| i128::from(b - b'0'))
+            .try_fold(0_i128, |sum, digit| sum.checked_mul(10)?.checked_sub(digit));
+        let signed = below.and_then(|sum| {
+            if self.negative {
+                Some(sum)
+            } else {
+                sum.checked_neg()
+            }
         });
-        let signed = below.and_then(|sum| if self.negative { Some(sum) } else { sum.checked_neg() });
         signed.ok_or(Refusal::Overflow)
     }
 }
@@ -92,12 +108,30 @@ mod tests {
 
     #[test]
     fn the_edges_of_128_bits_are_exact() {
-        assert_eq!(minor_units("170141183460469231731687303715884105727"), Ok(i128::MAX));
-        assert_eq!(minor_units("170141183460469231731687303715884105728"), Err(Refusal::Overflow));
-        assert_eq!(minor_units("-170141183460469231731687303715884105728"), Ok(i128::MIN));
-        assert_eq!(value("1701411834604692317316873037158841057.27", 2), Ok(i128::MAX));
-        assert_eq!(value("-1701411834604692317316873037158841057.28", 2), Ok(i128::MIN));
-        assert_eq!(value("1701411834604692317316873037158841057.28", 2), Err(Refusal::Overflow));
+        assert_eq!(
+            minor_units("170141183460469231731687303715884105727"),
+            Ok(i128::MAX)
+        );
+        assert_eq!(
+            minor_units("170141183460469231731687303715884105728"),
+            Err(Refusal::Overflow)
+        );
+        assert_eq!(
+            minor_units("-170141183460469231731687303715884105728"),
+            Ok(i128::MIN)
+        );
+        assert_eq!(
+            value("1701411834604692317316873037158841057.27", 2),
+            Ok(i128::MAX)
+        );
+        assert_eq!(
+            value("-1701411834604692317316873037158841057.28", 2),
+            Ok(i128::MIN)
+        );
+        assert_eq!(
+            value("1701411834604692317316873037158841057.28", 2),
+            Err(Refusal::Overflow)
+        );
     }
 
     #[test]

@@ -125,16 +125,30 @@ The legs of a group are judged one after the other; the reply of a refusal names
 /// The reference page of codes, `docs/reference/wallet-codes.md`.
 #[must_use]
 pub fn reference() -> String {
-    let mut page = String::from("# Codes of the wallet\n\nMade from the program's own lists; a test compares.\n\n");
+    let mut page = String::from(
+        "# Codes of the wallet\n\nMade from the program's own lists; a test compares.\n\n",
+    );
     page.push_str("## Precedence\n\n");
     page.push_str(PRECEDENCE);
     let mut table = |title: &str, rows: &mut dyn Iterator<Item = (&'static str, &'static str)>| {
         page.push_str(&format!("\n## {title}\n\n| code | when |\n|---|---|\n"));
         rows.for_each(|(code, meaning)| page.push_str(&format!("| `{code}` | {meaning} |\n")));
     };
-    table("dead", &mut Death::ALL.iter().map(|c| (c.as_str(), c.meaning())));
-    table("refused", &mut Refusal::ALL.iter().map(|c| (c.as_str(), c.meaning())));
-    table("ignored", &mut Reason::ALL.iter().map(|c| (c.as_str(), c.meaning())));
-    table("parked: awaiting", &mut Awaited::ALL.iter().map(|c| (c.as_str(), c.meaning())));
+    table(
+        "dead",
+        &mut Death::ALL.iter().map(|c| (c.as_str(), c.meaning())),
+    );
+    table(
+        "refused",
+        &mut Refusal::ALL.iter().map(|c| (c.as_str(), c.meaning())),
+    );
+    table(
+        "ignored",
+        &mut Reason::ALL.iter().map(|c| (c.as_str(), c.meaning())),
+    );
+    table(
+        "parked: awaiting",
+        &mut Awaited::ALL.iter().map(|c| (c.as_str(), c.meaning())),
+    );
     page
 }

@@ -91,14 +91,26 @@ impl Config {
     ///
     /// # Errors
     /// A scale beyond [`SCALE_MAX`].
-    pub fn new<C: AsRef<str>>(assets: impl IntoIterator<Item = (C, u8)>) -> Result<Self, BadConfig> {
+    pub fn new<C: AsRef<str>>(
+        assets: impl IntoIterator<Item = (C, u8)>,
+    ) -> Result<Self, BadConfig> {
         let mut known = BTreeMap::new();
         for (code, scale) in assets {
             let code: Arc<str> = code.as_ref().into();
             if scale > SCALE_MAX {
-                return Err(BadConfig::Scale { asset: code.to_string(), scale });
+                return Err(BadConfig::Scale {
+                    asset: code.to_string(),
+                    scale,
+                });
             }
-            known.insert(code.clone(), Asset { code, scale, house: None });
+            known.insert(
+                code.clone(),
+                Asset {
+                    code,
+                    scale,
+                    house: None,
+                },
+            );
         }
         Ok(Self {
             assets: known,
@@ -115,7 +127,9 @@ impl Config {
     /// An account id that is empty or too long.
     pub fn house(mut self, account: &str) -> Result<Self, BadConfig> {
         let house = house_account(account)?;
-        self.assets.values_mut().for_each(|asset| asset.house = Some(house.clone()));
+        self.assets
+            .values_mut()
+            .for_each(|asset| asset.house = Some(house.clone()));
         Ok(self)
     }
 
@@ -127,7 +141,11 @@ impl Config {
         let house = house_account(account)?;
         match self.assets.get_mut(asset) {
             Some(known) => known.house = Some(house),
-            None => return Err(BadConfig::UnknownAsset { asset: asset.to_owned() }),
+            None => {
+                return Err(BadConfig::UnknownAsset {
+                    asset: asset.to_owned(),
+                });
+            }
         }
         Ok(self)
     }
@@ -147,5 +165,7 @@ impl Config {
 fn house_account(account: &str) -> Result<(Key, Arc<str>), BadConfig> {
     Key::derive(&[Part::Text(account)])
         .map(|key| (key, account.into()))
-        .map_err(|_| BadConfig::House { account: account.to_owned() })
+        .map_err(|_| BadConfig::House {
+            account: account.to_owned(),
+        })
 }

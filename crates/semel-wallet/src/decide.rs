@@ -53,7 +53,10 @@ enum Frozen {
 }
 
 /// Decides an operation, or says why its message is dead.
-pub(crate) fn decide<B: Books + ?Sized>(case: &mut Case<'_, B>, op: &Result<Operation, Dead>) -> Result<Answer, Fault> {
+pub(crate) fn decide<B: Books + ?Sized>(
+    case: &mut Case<'_, B>,
+    op: &Result<Operation, Dead>,
+) -> Result<Answer, Fault> {
     let stop = match op {
         Ok(op) => match case.run(op) {
             Ok(wakes) => return Ok(Answer::Applied { reply: None, wakes }),
@@ -74,17 +77,26 @@ pub(crate) fn decide<B: Books + ?Sized>(case: &mut Case<'_, B>, op: &Result<Oper
 impl<B: Books + ?Sized> Case<'_, B> {
     fn run(&mut self, op: &Operation) -> Result<Wakes, Stop> {
         match op {
-            Operation::OpenAccount { account, asset, kind, limit } => {
-                self.open_account(account, asset, *kind, *limit)
-            }
+            Operation::OpenAccount {
+                account,
+                asset,
+                kind,
+                limit,
+            } => self.open_account(account, asset, *kind, *limit),
             Operation::Freeze(account) => self.freeze(*account),
             Operation::Unfreeze(account) => self.unfreeze(*account),
             Operation::CloseAccount(account) => self.close_account(*account),
             Operation::Transfer { leg, reason } => self.transfer(leg, reason.as_deref()),
             Operation::TransferGroup(legs) => self.transfer_group(legs),
             Operation::Reverse { transfer } => self.reverse(*transfer),
-            Operation::Authorize { hold, leg, expires_us } => self.authorize(hold, leg, *expires_us),
-            Operation::Capture { hold, amount, last } => self.capture(*hold, amount.as_ref(), *last),
+            Operation::Authorize {
+                hold,
+                leg,
+                expires_us,
+            } => self.authorize(hold, leg, *expires_us),
+            Operation::Capture { hold, amount, last } => {
+                self.capture(*hold, amount.as_ref(), *last)
+            }
             Operation::Release { hold } => self.release(*hold),
             Operation::Expire { hold } => self.expire(*hold),
             Operation::Refund { capture, amount } => self.refund(*capture, amount),
@@ -106,20 +118,41 @@ impl<B: Books + ?Sized> Case<'_, B> {
         self.books.account(account).map(snapshot_of)
     }
 
-    fn reply(&self, outcome: Outcome, code: &str, account: Option<Snapshot>, leg: Option<usize>) -> Bytes {
-        let named = account.and_then(|snapshot| Some((&*self.books.account(snapshot.account)?.id, snapshot)));
-        Reply { outcome, code: Some(code), account: named, leg, tombstoned: false }.to_json()
+    fn reply(
+        &self,
+        outcome: Outcome,
+        code: &str,
+        account: Option<Snapshot>,
+        leg: Option<usize>,
+    ) -> Bytes {
+        let named = account
+            .and_then(|snapshot| Some((&*self.books.account(snapshot.account)?.id, snapshot)));
+        Reply {
+            outcome,
+            code: Some(code),
+            account: named,
+            leg,
+            tombstoned: false,
+        }
+        .to_json()
     }
 
     /// A definite no; the reply tells the subject's account, where there is one.
     #[cold]
     fn refused(&self, code: Refusal, subject: Option<Key>) -> Stop {
-        self.refused_on(code, subject.and_then(|account| self.snapshot(account)), None)
+        self.refused_on(
+            code,
+            subject.and_then(|account| self.snapshot(account)),
+            None,
+        )
     }
 
     fn refused_on(&self, code: Refusal, account: Option<Snapshot>, leg: Option<usize>) -> Stop {
         let reply = self.reply(Outcome::Refused, code.as_str(), account, leg);
-        Stop::Answer(Answer::Refused { code: code.code(), reply: Some(reply) })
+        Stop::Answer(Answer::Refused {
+            code: code.code(),
+            reply: Some(reply),
+        })
     }
 
     /// The state says it is so already.
@@ -127,12 +160,19 @@ impl<B: Books + ?Sized> Case<'_, B> {
     fn ignored(&self, reason: Reason, subject: Option<Key>) -> Stop {
         let account = subject.and_then(|account| self.snapshot(account));
         let reply = self.reply(Outcome::Ignored, reason.as_str(), account, None);
-        Stop::Answer(Answer::Ignored { reason: reason.code(), reply: Some(reply) })
+        Stop::Answer(Answer::Ignored {
+            reason: reason.code(),
+            reply: Some(reply),
+        })
     }
 
     #[cold]
     fn dead(code: Death, detail: &str, field: &str) -> Stop {
-        Stop::Answer(Answer::Dead { code: code.code(), detail: detail.to_owned(), field: Some(field.to_owned()) })
+        Stop::Answer(Answer::Dead {
+            code: code.code(),
+            detail: detail.to_owned(),
+            field: Some(field.to_owned()),
+        })
     }
 
     /// The parent is unknown: wait for it, or at the deadline say so.
@@ -141,7 +181,11 @@ impl<B: Books + ?Sized> Case<'_, B> {
         if self.last {
             return self.refused(code, subject);
         }
-        Stop::Answer(Answer::not_yet(awaited.code(), parent, self.config.park_for_ms))
+        Stop::Answer(Answer::not_yet(
+            awaited.code(),
+            parent,
+            self.config.park_for_ms,
+        ))
     }
 
     /// The account is unknown: by default a definite no.
@@ -154,7 +198,9 @@ impl<B: Books + ?Sized> Case<'_, B> {
     }
 
     fn account(&self, account: Key, subject: Option<Key>) -> Result<&Account, Stop> {
-        self.books.account(account).ok_or_else(|| self.no_account(account, subject))
+        self.books
+            .account(account)
+            .ok_or_else(|| self.no_account(account, subject))
     }
 
     /// Both accounts of a movement.
@@ -167,14 +213,24 @@ impl<B: Books + ?Sized> Case<'_, B> {
     /// The whole check of a movement.
     fn check(&self, money: &Move, frozen: Frozen, subject: Key) -> Result<(), Stop> {
         let parties = self.parties(money, subject)?;
-        let verdict = parties.may_take_part(money, frozen).and_then(|()| parties.have_funds(money));
+        let verdict = parties
+            .may_take_part(money, frozen)
+            .and_then(|()| parties.have_funds(money));
         verdict.map_err(|code| self.refused(code, Some(subject)))
     }
 
     /// Moves checked money and frees what a hold reserved for it: two entries, the debit side first.
     fn post(&mut self, operation: Key, money: &Move, freed: i128) -> Posted {
-        let debit = Change { posted: -money.amount, pending: -freed, entries: 1 };
-        let credit = Change { posted: money.amount, pending: 0, entries: 1 };
+        let debit = Change {
+            posted: -money.amount,
+            pending: -freed,
+            entries: 1,
+        };
+        let credit = Change {
+            posted: money.amount,
+            pending: 0,
+            entries: 1,
+        };
         Posted {
             debit: self.entry(operation, money.debit, debit),
             credit: self.entry(operation, money.credit, credit),
@@ -220,7 +276,10 @@ impl Parties<'_> {
     /// The debit side has the money, and no balance leaves its range.
     fn have_funds(&self, money: &Move) -> Result<(), Refusal> {
         let Self { debit, credit } = self;
-        let after = debit.posted.checked_sub(money.amount).and_then(|posted| posted.checked_sub(debit.pending));
+        let after = debit
+            .posted
+            .checked_sub(money.amount)
+            .and_then(|posted| posted.checked_sub(debit.pending));
         if after.is_none() || credit.posted.checked_add(money.amount).is_none() {
             return Err(Refusal::Overflow);
         }

@@ -80,20 +80,38 @@ impl Wallet {
     #[must_use]
     pub fn new(config: Config) -> Self {
         let rule = KeyRule::parse(["/id"], None).expect("`/id` is a JSON pointer");
-        Self { config, rule, key_of: KeyOf::Id, fingerprint: None, now_ms: AtomicU64::new(u64::MAX / 2), unlimited: RwLock::default() }
+        Self {
+            config,
+            rule,
+            key_of: KeyOf::Id,
+            fingerprint: None,
+            now_ms: AtomicU64::new(u64::MAX / 2),
+            unlimited: RwLock::default(),
+        }
     }
 
     /// Keys by another rule of the consumer.
     #[must_use]
     pub fn keyed_by(self, rule: KeyRule) -> Self {
-        let key_of = if rule.to_string() == self.rule.to_string() { self.key_of } else { KeyOf::Other };
-        Self { rule, key_of, ..self }
+        let key_of = if rule.to_string() == self.rule.to_string() {
+            self.key_of
+        } else {
+            KeyOf::Other
+        };
+        Self {
+            rule,
+            key_of,
+            ..self
+        }
     }
 
     /// Content compared by a policy of the consumer instead of the wallet's own.
     #[must_use]
     pub fn compared_by(self, fingerprint: Policy) -> Self {
-        Self { fingerprint: Some(fingerprint), ..self }
+        Self {
+            fingerprint: Some(fingerprint),
+            ..self
+        }
     }
 
     /// Its settings.
@@ -107,7 +125,11 @@ impl Wallet {
     #[must_use]
     pub fn expire(&self, hold: &crate::Expired) -> (Message, Bound<Work>) {
         let work = Work::expire(hold.hold, &hold.id);
-        let payload = format!(r#"{{"op":"expire","id":"{}","hold":"{}"}}"#, work.key(), hold.hold);
+        let payload = format!(
+            r#"{{"op":"expire","id":"{}","hold":"{}"}}"#,
+            work.key(),
+            hold.hold
+        );
         let message = Message::new(payload.into_bytes(), "semel:expire", None);
         let binding = Binding {
             key: work.key(),
@@ -116,10 +138,21 @@ impl Wallet {
             scheme: op::SCHEME,
             sums: FieldSums::default(),
         };
-        (message, Bound { binding, lane: None, work })
+        (
+            message,
+            Bound {
+                binding,
+                lane: None,
+                work,
+            },
+        )
     }
 
-    fn identify<'a>(&'a self, json: &'a Json<'a>, message: &'a Message) -> Result<Identity<'a>, Reject> {
+    fn identify<'a>(
+        &'a self,
+        json: &'a Json<'a>,
+        message: &'a Message,
+    ) -> Result<Identity<'a>, Reject> {
         let inputs = Inputs {
             payload: Some(json),
             headers: &message.headers,
@@ -127,22 +160,33 @@ impl Wallet {
             now_ms: self.now_ms.load(Ordering::Relaxed),
         };
         self.rule.identify(&inputs).map_err(|no_key| {
-            let field = no_key.part.strip_prefix("`/").and_then(|part| part.strip_suffix('`')).map(str::to_owned);
+            let field = no_key
+                .part
+                .strip_prefix("`/")
+                .and_then(|part| part.strip_suffix('`'))
+                .map(str::to_owned);
             reject(codes::NO_KEY, no_key.to_string(), field)
         })
     }
 
     fn is_unlimited(&self, account: &Key) -> bool {
-        self.unlimited.read().unwrap_or_else(PoisonError::into_inner).contains(account)
+        self.unlimited
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .contains(account)
     }
 
     /// Remembers an account without limit, or forgets one that came near the edge.
     fn learn_account(&self, account: &Account) {
-        let far = account.limit == Limit::None && account.posted.unsigned_abs() < BALANCE_COMMUTING_MAX;
+        let far =
+            account.limit == Limit::None && account.posted.unsigned_abs() < BALANCE_COMMUTING_MAX;
         if far == self.is_unlimited(&account.key) {
             return;
         }
-        let mut unlimited = self.unlimited.write().unwrap_or_else(PoisonError::into_inner);
+        let mut unlimited = self
+            .unlimited
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
         if !far {
             unlimited.remove(&account.key);
         } else if unlimited.len() < UNLIMITED_MAX {
@@ -153,7 +197,11 @@ impl Wallet {
 
 #[cold]
 fn reject(code: Code, detail: String, field: Option<String>) -> Reject {
-    Reject { code, detail, field }
+    Reject {
+        code,
+        detail,
+        field,
+    }
 }
 
 impl Staged for Wallet {
@@ -174,9 +222,14 @@ impl Staged for Wallet {
 
     fn bind(&self, message: &Message) -> Result<Bound<Work>, Reject> {
         let Some(payload) = message.payload.as_deref() else {
-            return Err(reject(codes::MALFORMED, "the payload is null, not a JSON object".to_owned(), None));
+            return Err(reject(
+                codes::MALFORMED,
+                "the payload is null, not a JSON object".to_owned(),
+                None,
+            ));
         };
-        let json = Json::parse(payload).map_err(|bad| reject(codes::MALFORMED, bad.detail, bad.field))?;
+        let json =
+            Json::parse(payload).map_err(|bad| reject(codes::MALFORMED, bad.detail, bad.field))?;
         let Some(object) = json.object() else {
             let detail = format!("the payload is {}, not a JSON object", json.kind());
             return Err(reject(codes::MALFORMED, detail, None));
@@ -187,12 +240,25 @@ impl Staged for Wallet {
             keys.learn(id, identity.key);
         }
         let (scheme, (fingerprint, sums)) = match &self.fingerprint {
-            None => (op::SCHEME, op::content(object, &keys, &self.config).finish()),
+            None => (
+                op::SCHEME,
+                op::content(object, &keys, &self.config).finish(),
+            ),
             Some(policy) => (policy.scheme(), policy.bind(payload, Some(&json))),
         };
         let work = Work::of(identity.key, &identity.id, object, &keys, &self.config);
-        let binding = Binding { key: identity.key, id: identity.id.into_owned(), fingerprint, scheme, sums };
-        Ok(Bound { binding, lane: op::lane(object, &keys), work })
+        let binding = Binding {
+            key: identity.key,
+            id: identity.id.into_owned(),
+            fingerprint,
+            scheme,
+            sums,
+        };
+        Ok(Bound {
+            binding,
+            lane: op::lane(object, &keys),
+            work,
+        })
     }
 
     fn told_time(&self, now_ms: u64) {
@@ -209,7 +275,11 @@ impl Staged for Wallet {
 
     fn name(&self, work: &Work, names: &mut dyn Names<Row>) {
         if let Ok(operation) = work.operation() {
-            Naming { wallet: self, names }.operation(work.key(), operation);
+            Naming {
+                wallet: self,
+                names,
+            }
+            .operation(work.key(), operation);
         }
     }
 
@@ -224,8 +294,13 @@ impl Staged for Wallet {
     fn decide(&self, fresh: &Fresh<'_, Work>, stage: &mut dyn Stage<Row>) -> Result<Answer, Fault> {
         let work = fresh.work;
         let mut books = OnStage(stage);
-        let mut case =
-            Case { config: &self.config, key: work.key(), id: work.id(), last: fresh.last, books: &mut books };
+        let mut case = Case {
+            config: &self.config,
+            key: work.key(),
+            id: work.id(),
+            last: fresh.last,
+            books: &mut books,
+        };
         decide(&mut case, work.operation())
     }
 
@@ -236,7 +311,9 @@ impl Staged for Wallet {
     }
 
     fn rebase(&self, table: usize, row: &mut Row, base: &[i128]) {
-        let &[posted, pending, version] = base else { return };
+        let &[posted, pending, version] = base else {
+            return;
+        };
         let version = i64::try_from(version).unwrap_or(i64::MAX);
         match (table, row) {
             (ENTRY, Row::Entry(entry)) if entry.relative => {
@@ -245,9 +322,14 @@ impl Staged for Wallet {
                 entry.relative = false;
             }
             (OPERATION, Row::Operation(operation)) => {
-                let Some(reply) = operation.reply.as_mut().filter(|reply| reply.relative) else { return };
+                let Some(reply) = operation.reply.as_mut().filter(|reply| reply.relative) else {
+                    return;
+                };
                 reply.balance = reply.balance.saturating_add(posted);
-                reply.available = reply.available.saturating_add(posted).saturating_sub(pending);
+                reply.available = reply
+                    .available
+                    .saturating_add(posted)
+                    .saturating_sub(pending);
                 reply.version = reply.version.saturating_add(version);
                 reply.relative = false;
             }

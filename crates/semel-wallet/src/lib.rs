@@ -1,5 +1,6 @@
 //! The reference domain of Semel: a double-entry Book with holds, and game Rounds. Money is moved by
-//! operations on the wire (`docs/reference/wallet.md`), each exactly once in effect.
+//! operations on the wire (`docs/reference/wallet-operations.schema.json`, codes in
+//! `docs/reference/wallet-codes.md`), each exactly once in effect.
 //!
 //! The core is pure: [`Work`] is what a message says, `decide` what the rows make of it, and the [`Model`]
 //! holds the rows in memory. [`Wallet`] is the same core as a staged handler over a database. No clock, no
@@ -23,9 +24,9 @@ mod sql;
 mod sweep;
 #[cfg(feature = "testing")]
 pub mod vectors;
+mod work;
 #[cfg(feature = "testing")]
 pub mod workload;
-mod work;
 
 pub use config::{Asset, BadConfig, Config, DuplicateReply, LateWin, SCALE_MAX};
 pub use expire::Expired;

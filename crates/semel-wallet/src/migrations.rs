@@ -5,10 +5,16 @@
 pub const PART: &str = "wallet";
 
 /// For PostgreSQL.
-pub const POSTGRES: &[(&str, &str)] = &[("0001_wallet.sql", include_str!("../migrations/postgres/0001_wallet.sql"))];
+pub const POSTGRES: &[(&str, &str)] = &[(
+    "0001_wallet.sql",
+    include_str!("../migrations/postgres/0001_wallet.sql"),
+)];
 
 /// For SQLite.
-pub const SQLITE: &[(&str, &str)] = &[("0001_wallet.sql", include_str!("../migrations/sqlite/0001_wallet.sql"))];
+pub const SQLITE: &[(&str, &str)] = &[(
+    "0001_wallet.sql",
+    include_str!("../migrations/sqlite/0001_wallet.sql"),
+)];
 
 #[cfg(test)]
 mod tests {
@@ -21,8 +27,14 @@ mod tests {
 
     #[test]
     fn the_migrations_make_the_schema() {
-        assert_eq!(whole(POSTGRES), include_str!("../migrations/postgres/schema.sql"));
-        assert_eq!(whole(SQLITE), include_str!("../migrations/sqlite/schema.sql"));
+        assert_eq!(
+            whole(POSTGRES),
+            include_str!("../migrations/postgres/schema.sql")
+        );
+        assert_eq!(
+            whole(SQLITE),
+            include_str!("../migrations/sqlite/schema.sql")
+        );
     }
 
     #[test]
@@ -30,7 +42,11 @@ mod tests {
         for schema in [whole(POSTGRES), whole(SQLITE)] {
             for table in TABLES {
                 let start = format!("CREATE TABLE {} (", table.name);
-                let definition = schema.split(&start).nth(1).and_then(|rest| rest.split(";\n").next()).unwrap();
+                let definition = schema
+                    .split(&start)
+                    .nth(1)
+                    .and_then(|rest| rest.split(";\n").next())
+                    .unwrap();
                 for column in table.columns {
                     let line = format!("\n    {} ", column.name);
                     assert!(definition.contains(&line), "{}.{}", table.name, column.name);

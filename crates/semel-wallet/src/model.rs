@@ -72,8 +72,17 @@ impl Model {
     /// `Poison` when the state is one that no sequence of fresh operations makes.
     pub fn apply(&mut self, work: &Work, last: bool) -> Result<Answer, Fault> {
         let config = Arc::clone(&self.config);
-        let mut books = Journal { model: self, undo: Vec::new() };
-        let mut case = Case { config: &config, key: work.key(), id: work.id(), last, books: &mut books };
+        let mut books = Journal {
+            model: self,
+            undo: Vec::new(),
+        };
+        let mut case = Case {
+            config: &config,
+            key: work.key(),
+            id: work.id(),
+            last,
+            books: &mut books,
+        };
         let answer = decide(&mut case, work.operation());
         if !matches!(answer, Ok(Answer::Applied { .. })) {
             books.undo();
@@ -177,31 +186,42 @@ impl Books for Journal<'_> {
 
     fn put_account(&mut self, row: Account) {
         let key = row.key;
-        self.undo.push(Before::Account(key, self.model.accounts.insert(key, row)));
+        self.undo
+            .push(Before::Account(key, self.model.accounts.insert(key, row)));
     }
 
     fn put_operation(&mut self, row: OperationRow) {
         let key = row.key;
-        self.undo.push(Before::Operation(key, self.model.operations.insert(key, row)));
+        self.undo.push(Before::Operation(
+            key,
+            self.model.operations.insert(key, row),
+        ));
     }
 
     fn put_hold(&mut self, row: Hold) {
         let key = row.key;
-        self.undo.push(Before::Hold(key, self.model.holds.insert(key, row)));
+        self.undo
+            .push(Before::Hold(key, self.model.holds.insert(key, row)));
     }
 
     fn put_bet(&mut self, row: Bet) {
         let key = row.key;
-        self.undo.push(Before::Bet(key, self.model.bets.insert(key, row)));
+        self.undo
+            .push(Before::Bet(key, self.model.bets.insert(key, row)));
     }
 
     fn put_round(&mut self, row: Round) {
         let key = row.key;
-        self.undo.push(Before::Round(key, self.model.rounds.insert(key, row)));
+        self.undo
+            .push(Before::Round(key, self.model.rounds.insert(key, row)));
     }
 
     fn add(&mut self, account: Key, change: Change) -> Snapshot {
-        let row = self.model.accounts.get(&account).expect("money moves between accounts that were checked");
+        let row = self
+            .model
+            .accounts
+            .get(&account)
+            .expect("money moves between accounts that were checked");
         let row = raised(row, change);
         let after = crate::decide::snapshot_of(&row);
         self.put_account(row);

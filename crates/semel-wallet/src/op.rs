@@ -167,7 +167,9 @@ impl Quantity {
     pub(crate) fn minor(&self, asset: Option<&Asset>) -> Result<i128, Refusal> {
         match self {
             Self::Minor(amount) => Ok(*amount),
-            Self::Major(text) => Decimal::parse(text)?.at_scale(asset.ok_or(Refusal::AssetUnknown)?.scale),
+            Self::Major(text) => {
+                Decimal::parse(text)?.at_scale(asset.ok_or(Refusal::AssetUnknown)?.scale)
+            }
         }
     }
 }
@@ -309,7 +311,9 @@ impl Operation {
     /// parts (the hold's key, `expire`), so that two sweeps make one operation.
     #[must_use]
     pub fn expire(hold: Key) -> (Key, Self) {
-        let key = hold.child("expire").expect("the name is neither empty nor too long");
+        let key = hold
+            .child("expire")
+            .expect("the name is neither empty nor too long");
         (key, Self::Expire { hold })
     }
 }
@@ -328,15 +332,22 @@ pub struct Dead {
 /// A round's identity: of its name and its player.
 #[must_use]
 pub fn round_key(round: Key, account: Key) -> Key {
-    Key::derive(&[Part::Uuid(round.into_bytes()), Part::Uuid(account.into_bytes())])
-        .expect("two UUIDs are parts of the right size")
+    Key::derive(&[
+        Part::Uuid(round.into_bytes()),
+        Part::Uuid(account.into_bytes()),
+    ])
+    .expect("two UUIDs are parts of the right size")
 }
 
 /// Reads an operation.
 ///
 /// # Errors
 /// `unknown_op`, or `malformed` with the field.
-pub(crate) fn parse<'o>(object: &'o Object<'o>, keys: &Keys<'o>, config: &Config) -> Result<Operation, Dead> {
+pub(crate) fn parse<'o>(
+    object: &'o Object<'o>,
+    keys: &Keys<'o>,
+    config: &Config,
+) -> Result<Operation, Dead> {
     let fields = Fields::new(object, keys);
     let word = fields.text("op")?;
     let verb = Verb::of_wire(word).ok_or_else(|| Dead {
@@ -361,9 +372,14 @@ impl Parser<'_, '_> {
             Verb::Freeze => Operation::Freeze(fields.key("account")?),
             Verb::Unfreeze => Operation::Unfreeze(fields.key("account")?),
             Verb::CloseAccount => Operation::CloseAccount(fields.key("account")?),
-            Verb::Transfer => Operation::Transfer { leg: self.leg()?, reason: fields.note("reason")? },
+            Verb::Transfer => Operation::Transfer {
+                leg: self.leg()?,
+                reason: fields.note("reason")?,
+            },
             Verb::TransferGroup => self.group()?,
-            Verb::Reverse => Operation::Reverse { transfer: fields.key("transfer")? },
+            Verb::Reverse => Operation::Reverse {
+                transfer: fields.key("transfer")?,
+            },
             Verb::Authorize => Operation::Authorize {
                 hold: fields.named("hold")?,
                 leg: self.leg()?,
@@ -374,32 +390,55 @@ impl Parser<'_, '_> {
                 amount: fields.written_amount()?.map(quantity),
                 last: fields.flag("final")?.unwrap_or(true),
             },
-            Verb::Release => Operation::Release { hold: fields.key("hold")? },
+            Verb::Release => Operation::Release {
+                hold: fields.key("hold")?,
+            },
             Verb::Refund => Operation::Refund {
                 capture: fields.key("capture")?,
                 amount: quantity(fields.required_amount()?),
             },
             Verb::Bet => self.bet()?,
             Verb::Win => self.win()?,
-            Verb::Rollback => Operation::Rollback { bet: fields.key("bet")? },
-            Verb::CloseRound => {
-                Operation::CloseRound { round: fields.key("round")?, account: fields.key("account")? }
-            }
-            Verb::CancelRound => {
-                Operation::CancelRound { round: fields.named("round")?, account: fields.key("account")? }
-            }
+            Verb::Rollback => Operation::Rollback {
+                bet: fields.key("bet")?,
+            },
+            Verb::CloseRound => Operation::CloseRound {
+                round: fields.key("round")?,
+                account: fields.key("account")?,
+            },
+            Verb::CancelRound => Operation::CancelRound {
+                round: fields.named("round")?,
+                account: fields.key("account")?,
+            },
             // `of_wire` gives no such verb: only the sweep makes one.
-            Verb::Expire => Operation::Expire { hold: fields.key("hold")? },
+            Verb::Expire => Operation::Expire {
+                hold: fields.key("hold")?,
+            },
         })
     }
 
     fn open_account(&self) -> Result<Operation, Dead> {
         let account = self.fields.named("account")?;
         let asset = self.fields.text("asset")?;
-        let kind = self.fields.choice("kind", Kind::of_word)?.unwrap_or(Kind::Cash);
-        let limit = self.fields.choice("limit", Limit::of_word)?.unwrap_or_else(|| kind.limit());
-        let asset = self.config.asset(asset).map(|known| known.code.clone()).ok_or(Refusal::AssetUnknown);
-        Ok(Operation::OpenAccount { account, asset, kind, limit })
+        let kind = self
+            .fields
+            .choice("kind", Kind::of_word)?
+            .unwrap_or(Kind::Cash);
+        let limit = self
+            .fields
+            .choice("limit", Limit::of_word)?
+            .unwrap_or_else(|| kind.limit());
+        let asset = self
+            .config
+            .asset(asset)
+            .map(|known| known.code.clone())
+            .ok_or(Refusal::AssetUnknown);
+        Ok(Operation::OpenAccount {
+            account,
+            asset,
+            kind,
+            limit,
+        })
     }
 
     /// The movement of a transfer, a hold or a leg.
@@ -408,24 +447,42 @@ impl Parser<'_, '_> {
         let credit = self.fields.key("credit")?;
         let asset = self.fields.text("asset")?;
         let written = self.fields.required_amount()?;
-        let money = self.money(asset, written, Zero::Refused).and_then(|(asset, amount)| {
-            if debit == credit {
-                return Err(Refusal::SelfTransfer);
-            }
-            Ok(Move { debit, credit, asset: asset.code.clone(), amount })
-        });
-        Ok(Leg { subject: debit, money })
+        let money = self
+            .money(asset, written, Zero::Refused)
+            .and_then(|(asset, amount)| {
+                if debit == credit {
+                    return Err(Refusal::SelfTransfer);
+                }
+                Ok(Move {
+                    debit,
+                    credit,
+                    asset: asset.code.clone(),
+                    amount,
+                })
+            });
+        Ok(Leg {
+            subject: debit,
+            money,
+        })
     }
 
     fn group(&self) -> Result<Operation, Dead> {
         let items = self.fields.list("legs")?;
         if items.is_empty() || items.len() > LEGS_MAX {
             let detail = format!("a group has 1 to {LEGS_MAX} legs, not {}", items.len());
-            return Err(Dead { code: Death::Malformed, detail, field: Some("legs".to_owned()) });
+            return Err(Dead {
+                code: Death::Malformed,
+                detail,
+                field: Some("legs".to_owned()),
+            });
         }
         let legs = items.iter().enumerate().map(|(number, item)| {
             let fields = self.fields.of_item("legs", number, item)?;
-            Parser { fields, config: self.config }.leg()
+            Parser {
+                fields,
+                config: self.config,
+            }
+            .leg()
         });
         legs.collect::<Result<_, _>>().map(Operation::TransferGroup)
     }
@@ -436,11 +493,25 @@ impl Parser<'_, '_> {
         let asset = self.fields.text("asset")?;
         let written = self.fields.required_amount()?;
         let game = self.fields.note("game")?;
-        let money = self.money(asset, written, Zero::Refused).and_then(|(asset, amount)| {
-            let house = house(asset, account)?;
-            Ok(Move { debit: account, credit: house, asset: asset.code.clone(), amount })
-        });
-        Ok(Operation::Bet { round, leg: Leg { subject: account, money }, game })
+        let money = self
+            .money(asset, written, Zero::Refused)
+            .and_then(|(asset, amount)| {
+                let house = house(asset, account)?;
+                Ok(Move {
+                    debit: account,
+                    credit: house,
+                    asset: asset.code.clone(),
+                    amount,
+                })
+            });
+        Ok(Operation::Bet {
+            round,
+            leg: Leg {
+                subject: account,
+                money,
+            },
+            game,
+        })
     }
 
     fn win(&self) -> Result<Operation, Dead> {
@@ -449,15 +520,34 @@ impl Parser<'_, '_> {
         let asset = self.fields.text("asset")?;
         let written = self.fields.required_amount()?;
         let bet = self.fields.optional_key("bet")?;
-        let money = self.money(asset, written, Zero::Fine).and_then(|(asset, amount)| {
-            let house = house(asset, account)?;
-            Ok(Move { debit: house, credit: account, asset: asset.code.clone(), amount })
-        });
-        Ok(Operation::Win { round, leg: Leg { subject: account, money }, bet })
+        let money = self
+            .money(asset, written, Zero::Fine)
+            .and_then(|(asset, amount)| {
+                let house = house(asset, account)?;
+                Ok(Move {
+                    debit: house,
+                    credit: account,
+                    asset: asset.code.clone(),
+                    amount,
+                })
+            });
+        Ok(Operation::Win {
+            round,
+            leg: Leg {
+                subject: account,
+                money,
+            },
+            bet,
+        })
     }
 
     /// Asset and amount, judged in the order of the list.
-    fn money(&self, asset: &str, written: Written<'_>, zero: Zero) -> Result<(&Asset, i128), Refusal> {
+    fn money(
+        &self,
+        asset: &str,
+        written: Written<'_>,
+        zero: Zero,
+    ) -> Result<(&Asset, i128), Refusal> {
         let asset = self.config.asset(asset).ok_or(Refusal::AssetUnknown)?;
         let amount = match written {
             Written::Amount(text) => minor_units(text)?,
@@ -488,7 +578,11 @@ enum Zero {
 
 fn house(asset: &Asset, player: Key) -> Result<Key, Refusal> {
     let (house, _) = asset.house.as_ref().ok_or(Refusal::AccountNotFound)?;
-    if *house == player { Err(Refusal::SelfTransfer) } else { Ok(*house) }
+    if *house == player {
+        Err(Refusal::SelfTransfer)
+    } else {
+        Ok(*house)
+    }
 }
 
 /// An amount of a capture or refund: what can be said without the asset, is.
@@ -498,7 +592,9 @@ fn quantity(written: Written<'_>) -> Result<Quantity, Refusal> {
             1.. => minor_units(text).map(Quantity::Minor),
             _ => Err(Refusal::AmountNotPositive),
         },
-        Written::Value(text) if Decimal::parse(text)?.is_positive() => Ok(Quantity::Major(text.into())),
+        Written::Value(text) if Decimal::parse(text)?.is_positive() => {
+            Ok(Quantity::Major(text.into()))
+        }
         Written::Value(_) => Err(Refusal::AmountNotPositive),
     }
 }

@@ -7,7 +7,10 @@ use semel_core::{Fault, Key, Part};
 
 use crate::expire::Expired;
 use crate::reply;
-use crate::row::{ACCOUNT, Account, BET, Bet, OPERATION, OperationRow, ROUND, Round, RoundStatus, Row, TABLES, listed};
+use crate::row::{
+    ACCOUNT, Account, BET, Bet, OPERATION, OperationRow, ROUND, Round, RoundStatus, Row, TABLES,
+    listed,
+};
 use crate::sql::{Dialect, Statements};
 
 mod audit;
@@ -35,7 +38,10 @@ pub struct Reader<'q, Q> {
 impl<'q, Q: Query> Reader<'q, Q> {
     /// Reads through `query`.
     pub const fn new(query: &'q Q, dialect: Dialect) -> Self {
-        Self { query, sql: dialect.statements() }
+        Self {
+            query,
+            sql: dialect.statements(),
+        }
     }
 
     /// An account by its name; `None` when it was not opened.
@@ -43,13 +49,25 @@ impl<'q, Q: Query> Reader<'q, Q> {
     /// # Errors
     /// `Down`.
     pub async fn balance(&self, account: &str) -> Result<Option<Balance>, Fault> {
-        let Some(key) = key_of(account) else { return Ok(None) };
+        let Some(key) = key_of(account) else {
+            return Ok(None);
+        };
         Ok(self.account(key).await?.as_ref().map(Balance::of))
     }
 
     async fn account(&self, key: Key) -> Result<Option<Account>, Fault> {
-        let rows = self.all(self.sql.account, &[Value::Key(key)], |values| typed(ACCOUNT, values)).await?;
-        Ok(rows.into_iter().next().and_then(|row| if let Row::Account(account) = row { Some(account) } else { None }))
+        let rows = self
+            .all(self.sql.account, &[Value::Key(key)], |values| {
+                typed(ACCOUNT, values)
+            })
+            .await?;
+        Ok(rows.into_iter().next().and_then(|row| {
+            if let Row::Account(account) = row {
+                Some(account)
+            } else {
+                None
+            }
+        }))
     }
 
     /// An account's entries in order, of times from `from_us` to before `to_us` (Unix µs); `false` when it
@@ -64,13 +82,18 @@ impl<'q, Q: Query> Reader<'q, Q> {
         to_us: Option<i64>,
         each: &mut (dyn FnMut(Line) -> bool + Send),
     ) -> Result<bool, Fault> {
-        let Some(key) = key_of(account) else { return Ok(false) };
+        let Some(key) = key_of(account) else {
+            return Ok(false);
+        };
         if self.account(key).await?.is_none() {
             return Ok(false);
         }
         let time = |us: Option<i64>| us.map_or(Value::Null, Value::Time);
         let args = [Value::Key(key), time(from_us), time(to_us)];
-        self.each(self.sql.statement, &args, |values| Ok(each(view::line(values)?))).await?;
+        self.each(self.sql.statement, &args, |values| {
+            Ok(each(view::line(values)?))
+        })
+        .await?;
         Ok(true)
     }
 
@@ -78,12 +101,20 @@ impl<'q, Q: Query> Reader<'q, Q> {
     ///
     /// # Errors
     /// `Down`.
-    pub async fn rounds(&self, round: &str, account: Option<&str>) -> Result<Vec<RoundView>, Fault> {
-        let Some(key) = key_of(round) else { return Ok(Vec::new()) };
+    pub async fn rounds(
+        &self,
+        round: &str,
+        account: Option<&str>,
+    ) -> Result<Vec<RoundView>, Fault> {
+        let Some(key) = key_of(round) else {
+            return Ok(Vec::new());
+        };
         let width = TABLES[ROUND].width();
         let players = self
             .all(self.sql.rounds, &[Value::Key(key)], |values| {
-                let Row::Round(row) = typed(ROUND, &values[..width])? else { return Err(odd("a round")) };
+                let Row::Round(row) = typed(ROUND, &values[..width])? else {
+                    return Err(odd("a round"));
+                };
                 Ok((*row, view::text(&values[width])))
             })
             .await?;
@@ -101,18 +132,29 @@ impl<'q, Q: Query> Reader<'q, Q> {
         let mut chain = row.chain;
         while let Some(lister) = chain {
             let mut chunk = self.bets(lister.as_bytes()).await?;
-            let Some((bet, _)) = chunk.first().cloned() else { break };
+            let Some((bet, _)) = chunk.first().cloned() else {
+                break;
+            };
             let mut earlier = self.bets(&bet.earlier).await?;
             earlier.append(&mut chunk);
             chunks.push(earlier);
             chain = bet.chain;
         }
-        let bets = chunks.into_iter().rev().flatten().map(|(bet, id)| StakeView::of(id, &bet, row.status)).collect();
-        let wins = self.all(self.sql.wins, &[Value::Key(row.key)], view::win).await?;
+        let bets = chunks
+            .into_iter()
+            .rev()
+            .flatten()
+            .map(|(bet, id)| StakeView::of(id, &bet, row.status))
+            .collect();
+        let wins = self
+            .all(self.sql.wins, &[Value::Key(row.key)], view::win)
+            .await?;
         let account = player.unwrap_or_else(|| row.account.to_string());
         let status = match row.status {
             RoundStatus::Void => RoundStatus::Cancelled,
-            status @ (RoundStatus::Open | RoundStatus::Completed | RoundStatus::Cancelled) => status,
+            status @ (RoundStatus::Open | RoundStatus::Completed | RoundStatus::Cancelled) => {
+                status
+            }
         };
         Ok(RoundView {
             round: row.id.into(),
@@ -133,10 +175,16 @@ impl<'q, Q: Query> Reader<'q, Q> {
         }
         let keys: Vec<String> = listed(list).map(|key| key.to_string()).collect();
         let width = TABLES[BET].width();
-        self.all(self.sql.bets, &[Value::Text(keys.join(",").into())], |values| {
-            let Row::Bet(bet) = typed(BET, &values[..width])? else { return Err(odd("a bet")) };
-            Ok((*bet, view::text(&values[width]).unwrap_or_default()))
-        })
+        self.all(
+            self.sql.bets,
+            &[Value::Text(keys.join(",").into())],
+            |values| {
+                let Row::Bet(bet) = typed(BET, &values[..width])? else {
+                    return Err(odd("a bet"));
+                };
+                Ok((*bet, view::text(&values[width]).unwrap_or_default()))
+            },
+        )
         .await
     }
 
@@ -144,11 +192,16 @@ impl<'q, Q: Query> Reader<'q, Q> {
     ///
     /// # Errors
     /// `Down`.
-    pub async fn operation(&self, key: Key) -> Result<Option<(OperationRow, Option<String>)>, Fault> {
+    pub async fn operation(
+        &self,
+        key: Key,
+    ) -> Result<Option<(OperationRow, Option<String>)>, Fault> {
         let width = TABLES[OPERATION].width();
         let found = self
             .all(self.sql.operation, &[Value::Key(key)], |values| {
-                let Row::Operation(row) = typed(OPERATION, &values[..width])? else { return Err(odd("an operation")) };
+                let Row::Operation(row) = typed(OPERATION, &values[..width])? else {
+                    return Err(odd("an operation"));
+                };
                 Ok((*row, view::text(&values[width])))
             })
             .await?;
@@ -169,9 +222,15 @@ impl<'q, Q: Query> Reader<'q, Q> {
     /// # Errors
     /// `Down`.
     pub async fn current_reply(&self, key: Key) -> Result<Option<Bytes>, Fault> {
-        let Some((mut row, id)) = self.operation(key).await? else { return Ok(None) };
+        let Some((mut row, id)) = self.operation(key).await? else {
+            return Ok(None);
+        };
         if let Some(account) = row.reply.map(|reply| reply.account) {
-            row.reply = self.account(account).await?.as_ref().map(crate::decide::snapshot_of);
+            row.reply = self
+                .account(account)
+                .await?
+                .as_ref()
+                .map(crate::decide::snapshot_of);
         }
         Ok(Some(reply::applied(&row, id.as_deref())))
     }
@@ -185,7 +244,10 @@ impl<'q, Q: Query> Reader<'q, Q> {
         let limit = Value::Int(i64::try_from(limit).unwrap_or(i64::MAX));
         self.all(self.sql.expired, &[limit], |values| {
             let hold = view::key(&values[0]).ok_or_else(|| odd("a hold's key"))?;
-            Ok(Expired { hold, id: view::text(&values[1]).unwrap_or_default().into() })
+            Ok(Expired {
+                hold,
+                id: view::text(&values[1]).unwrap_or_default().into(),
+            })
         })
         .await
     }
@@ -246,7 +308,10 @@ fn odd(what: &str) -> Fault {
 /// A whole row of a table; a query gives columns back by their database type, and SQLite has few of them.
 fn typed(table: usize, values: &[Value]) -> Result<Row, Fault> {
     let columns = TABLES[table].columns.iter();
-    let typed: Vec<Value> = columns.zip(values).map(|(column, value)| view::as_kind(column.kind, value)).collect();
+    let typed: Vec<Value> = columns
+        .zip(values)
+        .map(|(column, value)| view::as_kind(column.kind, value))
+        .collect();
     Row::decode(table, &typed).map_err(Fault::poison)
 }
 
@@ -263,7 +328,10 @@ mod tests {
         let blob = Value::Bytes(Bytes::copy_from_slice(key.as_bytes()));
         assert_eq!(view::as_kind(Type::Key, &blob), Value::Key(key));
         let most = i128::MAX.to_string();
-        assert_eq!(view::as_kind(Type::Amount, &Value::Text(most.into())), Value::Amount(i128::MAX));
+        assert_eq!(
+            view::as_kind(Type::Amount, &Value::Text(most.into())),
+            Value::Amount(i128::MAX)
+        );
         assert_eq!(view::as_kind(Type::Time, &Value::Int(5)), Value::Time(5));
         assert_eq!(view::as_kind(Type::Amount, &Value::Null), Value::Null);
     }

@@ -39,7 +39,12 @@ impl Reply<'_> {
         }
         if let Some((id, account)) = self.account {
             let id = serde_json::to_string(id).map_err(|_| std::fmt::Error)?;
-            let Snapshot { balance, available, version, .. } = account;
+            let Snapshot {
+                balance,
+                available,
+                version,
+                ..
+            } = account;
             write!(
                 json,
                 r#","account":{id},"balance":"{balance}","available":"{available}","version":{version}"#

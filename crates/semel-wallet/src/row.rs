@@ -1,7 +1,7 @@
 //! The rows of the Book and the Rounds: what is stored, and in which columns.
 //!
-//! Rows are plain values; who may change what is decided in `decide`. The tables are a contract (their
-//! page is `docs/reference/wallet-tables.md`), so names and words here are never changed.
+//! Rows are plain values; who may change what is decided in `decide`. The tables are a contract,
+//! written down in `migrations/*/schema.sql`: names and words here are never changed.
 
 use std::sync::Arc;
 
@@ -350,7 +350,8 @@ impl Round {
 
 /// The keys of a list of bets.
 pub fn listed(list: &[u8]) -> impl Iterator<Item = Key> + '_ {
-    list.chunks_exact(16).filter_map(|bytes| bytes.try_into().ok().map(Key::from_bytes))
+    list.chunks_exact(16)
+        .filter_map(|bytes| bytes.try_into().ok().map(Key::from_bytes))
 }
 
 /// A row of any of the tables. The wide ones are boxed: rows are moved more often than made.

@@ -52,13 +52,21 @@ fn operation(verb: Verb) -> Value {
     properties.insert("op".to_owned(), json!({ "const": verb.as_str() }));
     properties.insert("at".to_owned(), json!({ "$ref": "#/$defs/time" }));
     let optional = optional(verb);
-    let required: Vec<&&str> = names.iter().filter(|name| !optional.contains(name)).collect();
-    let mut schema = json!({ "title": verb.as_str(), "properties": properties, "required": required });
+    let required: Vec<&&str> = names
+        .iter()
+        .filter(|name| !optional.contains(name))
+        .collect();
+    let mut schema =
+        json!({ "title": verb.as_str(), "properties": properties, "required": required });
     let money = names.contains(&"amount");
     if let (true, Some(schema)) = (money, schema.as_object_mut()) {
         let one = json!([{ "required": ["amount"] }, { "required": ["value"] }]);
         let neither = json!({ "not": { "anyOf": one } });
-        let choices = if verb == Verb::Capture { json!([one[0], one[1], neither]) } else { one };
+        let choices = if verb == Verb::Capture {
+            json!([one[0], one[1], neither])
+        } else {
+            one
+        };
         schema.insert("oneOf".to_owned(), choices);
     }
     schema
@@ -103,12 +111,16 @@ fn field(name: &str) -> Value {
         "amount" => json!({ "$ref": "#/$defs/amount" }),
         "value" => json!({ "$ref": "#/$defs/value" }),
         "asset" => json!({ "description": "A code declared in the config.", "type": "string" }),
-        "kind" => json!({ "enum": ["cash", "bonus", "house", "external", null], "default": "cash" }),
+        "kind" => {
+            json!({ "enum": ["cash", "bonus", "house", "external", null], "default": "cash" })
+        }
         "limit" => json!({ "enum": ["no_negative", "none", null] }),
         "final" => json!({ "type": ["boolean", "null"], "default": true }),
         "expires_at" => json!({ "anyOf": [{ "$ref": "#/$defs/time" }, { "type": "null" }] }),
         "reason" | "game" => json!({ "$ref": "#/$defs/note" }),
-        "legs" => json!({ "type": "array", "minItems": 1, "maxItems": crate::op::LEGS_MAX, "items": { "$ref": "#/$defs/leg" } }),
+        "legs" => {
+            json!({ "type": "array", "minItems": 1, "maxItems": crate::op::LEGS_MAX, "items": { "$ref": "#/$defs/leg" } })
+        }
         _ => json!({ "$ref": "#/$defs/id" }),
     }
 }

@@ -24,15 +24,24 @@ pub struct Sweep<Q> {
 impl<Q> Sweep<Q> {
     /// A sweep of `wallet` over the tables behind `query`.
     pub const fn new(wallet: Arc<Wallet>, query: Arc<Q>, dialect: Dialect) -> Self {
-        Self { wallet, query, dialect }
+        Self {
+            wallet,
+            query,
+            dialect,
+        }
     }
 }
 
 impl<Q: Query> Sweeper<Work> for Sweep<Q> {
     fn due(&self, limit: usize) -> BoxFuture<'_, Result<Vec<(Message, Bound<Work>)>, Fault>> {
         Box::pin(async move {
-            let expired = Reader::new(&*self.query, self.dialect).expired(limit).await?;
-            Ok(expired.iter().map(|hold| self.wallet.expire(hold)).collect())
+            let expired = Reader::new(&*self.query, self.dialect)
+                .expired(limit)
+                .await?;
+            Ok(expired
+                .iter()
+                .map(|hold| self.wallet.expire(hold))
+                .collect())
         })
     }
 }

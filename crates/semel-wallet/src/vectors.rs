@@ -55,18 +55,23 @@ enum House {
 /// When the file is not what this module reads: the tests that need it cannot run.
 #[must_use]
 pub fn vectors() -> Vec<Vector> {
-    let written: Vec<Written> =
-        serde_json::from_str(include_str!("../tests/vectors/wallet.json")).expect("the vectors are readable");
+    let written: Vec<Written> = serde_json::from_str(include_str!("../tests/vectors/wallet.json"))
+        .expect("the vectors are readable");
     written.into_iter().map(read).collect()
 }
 
 fn read(written: Written) -> Vector {
     let config = config(&written.assets, &written.house).expect("the vectors have a sound config");
-    let balance = |(account, text): (String, String)| (account, text.parse().expect("balances are digits"));
+    let balance =
+        |(account, text): (String, String)| (account, text.parse().expect("balances are digits"));
     Vector {
         name: written.name,
         config,
-        ops: written.ops.iter().map(|op| Bytes::copy_from_slice(op.get().as_bytes())).collect(),
+        ops: written
+            .ops
+            .iter()
+            .map(|op| Bytes::copy_from_slice(op.get().as_bytes()))
+            .collect(),
         expect: written.expect,
         balances: written.balances.into_iter().map(balance).collect(),
         after_idle: written.after_idle,
@@ -78,6 +83,8 @@ fn config(assets: &BTreeMap<String, u8>, house: &House) -> Result<Config, BadCon
     let config = Config::new(assets.iter().map(|(code, scale)| (code, *scale)))?;
     match house {
         House::One(account) => config.house(account),
-        House::PerAsset(houses) => houses.iter().try_fold(config, |config, (asset, house)| config.house_of(asset, house)),
+        House::PerAsset(houses) => houses.iter().try_fold(config, |config, (asset, house)| {
+            config.house_of(asset, house)
+        }),
     }
 }

@@ -17,15 +17,29 @@ pub struct Work {
 
 impl Work {
     /// The work of an object whose key is known.
-    pub(crate) fn of<'o>(key: Key, id: &str, object: &'o Object<'o>, keys: &Keys<'o>, config: &Config) -> Self {
-        Self { key, id: id.into(), operation: op::parse(object, keys, config) }
+    pub(crate) fn of<'o>(
+        key: Key,
+        id: &str,
+        object: &'o Object<'o>,
+        keys: &Keys<'o>,
+        config: &Config,
+    ) -> Self {
+        Self {
+            key,
+            id: id.into(),
+            operation: op::parse(object, keys, config),
+        }
     }
 
     /// The sweep's release of an expired hold.
     #[must_use]
     pub fn expire(hold: Key, hold_id: &str) -> Self {
         let (key, operation) = Operation::expire(hold);
-        Self { key, id: format!("expire:{hold_id}").into(), operation: Ok(operation) }
+        Self {
+            key,
+            id: format!("expire:{hold_id}").into(),
+            operation: Ok(operation),
+        }
     }
 
     /// Reads a payload whose key is its `id`: for models and tests. A payload without a usable id is dead
@@ -35,18 +49,32 @@ impl Work {
         let dead = |code, detail: String, field| Self {
             key: Key::from_bytes([0; 16]),
             id: "".into(),
-            operation: Err(Dead { code, detail, field }),
+            operation: Err(Dead {
+                code,
+                detail,
+                field,
+            }),
         };
         let json = match Json::parse(payload) {
             Ok(json) => json,
             Err(malformed) => return dead(Death::Malformed, malformed.detail, malformed.field),
         };
         let Some(object) = json.object() else {
-            return dead(Death::Malformed, format!("the payload is {}, not an object", json.kind()), None);
+            return dead(
+                Death::Malformed,
+                format!("the payload is {}, not an object", json.kind()),
+                None,
+            );
         };
         let id = object.get("id").unwrap_or(&Json::Null);
         match Key::of_json(id) {
-            Ok(key) => Self::of(key, id.text_or_number().unwrap_or_default(), object, &Keys::default(), config),
+            Ok(key) => Self::of(
+                key,
+                id.text_or_number().unwrap_or_default(),
+                object,
+                &Keys::default(),
+                config,
+            ),
             Err(no_key) => dead(Death::NoKey, no_key.to_string(), Some("id".to_owned())),
         }
     }

@@ -37,7 +37,16 @@ pub struct Shape {
 
 impl Default for Shape {
     fn default() -> Self {
-        Self { seed: 1, lines: 100_000, players: 2_000, files: 1, copies: 330, rubbish: 2, conflicts: 2, ordered: true }
+        Self {
+            seed: 1,
+            lines: 100_000,
+            players: 2_000,
+            files: 1,
+            copies: 330,
+            rubbish: 2,
+            conflicts: 2,
+            ordered: true,
+        }
     }
 }
 
@@ -61,7 +70,9 @@ pub const ASSETS: [(&str, u8); 3] = [("EUR", 2), ("JPY", 0), ("BTC", 8)];
 pub fn config() -> Config {
     let mut config = Config::new(ASSETS).expect("the assets are sound");
     for (asset, _) in ASSETS {
-        config = config.house_of(asset, &house(asset)).expect("the asset is declared");
+        config = config
+            .house_of(asset, &house(asset))
+            .expect("the asset is declared");
     }
     config
 }
@@ -76,7 +87,9 @@ pub fn generate(shape: Shape) -> Workload {
     let files = shape.files.max(1);
     let setup = setup(shape);
     let lines = shape.lines / files;
-    let files = (0..files).map(|file| Clerk::new(shape, file).write(lines)).collect();
+    let files = (0..files)
+        .map(|file| Clerk::new(shape, file).write(lines))
+        .collect();
     Workload { setup, files }
 }
 
@@ -86,7 +99,11 @@ pub fn generate(shape: Shape) -> Workload {
 /// When the model meets a state that no sequence of operations makes: a bug.
 #[must_use]
 pub fn expected(workload: &Workload) -> Model {
-    let mut book = Book { model: Model::new(config()), held: HashMap::new(), waiting: HashMap::new() };
+    let mut book = Book {
+        model: Model::new(config()),
+        held: HashMap::new(),
+        waiting: HashMap::new(),
+    };
     for line in workload.setup.iter().chain(workload.files.iter().flatten()) {
         book.take(line);
     }
@@ -109,15 +126,26 @@ impl Book {
     }
 
     fn apply(&mut self, work: Work) {
-        let answer = self.model.apply(&work, false).expect("the model takes every operation");
+        let answer = self
+            .model
+            .apply(&work, false)
+            .expect("the model takes every operation");
         match &answer {
             Answer::Dead { .. } => return,
-            Answer::NotYet { awaiting, .. } => self.waiting.entry(awaiting.key).or_default().push(work.clone()),
+            Answer::NotYet { awaiting, .. } => self
+                .waiting
+                .entry(awaiting.key)
+                .or_default()
+                .push(work.clone()),
             Answer::Applied { .. } | Answer::Ignored { .. } | Answer::Refused { .. } => {}
         }
         self.held.insert(work.key(), answer.outcome());
         if let Answer::Applied { wakes, .. } = answer {
-            for woken in wakes.iter().flat_map(|key| self.waiting.remove(key).unwrap_or_default()).collect::<Vec<_>>() {
+            for woken in wakes
+                .iter()
+                .flat_map(|key| self.waiting.remove(key).unwrap_or_default())
+                .collect::<Vec<_>>()
+            {
                 self.apply(woken);
             }
         }
@@ -129,14 +157,20 @@ fn setup(shape: Shape) -> Vec<Vec<u8>> {
     let mut put = |line: String| lines.push(line.into_bytes());
     for (asset, _) in ASSETS {
         let (house, low) = (house(asset), asset.to_lowercase());
-        put(format!(r#"{{"op":"open_account","id":"open-{house}","account":"{house}","asset":"{asset}","kind":"house"}}"#));
-        put(format!(r#"{{"op":"open_account","id":"open-bank-{low}","account":"bank-{low}","asset":"{asset}","kind":"external"}}"#));
+        put(format!(
+            r#"{{"op":"open_account","id":"open-{house}","account":"{house}","asset":"{asset}","kind":"house"}}"#
+        ));
+        put(format!(
+            r#"{{"op":"open_account","id":"open-bank-{low}","account":"bank-{low}","asset":"{asset}","kind":"external"}}"#
+        ));
     }
     for player in 0..shape.players {
         for asset in assets_of(player) {
             let account = account(player, asset);
             let low = asset.to_lowercase();
-            put(format!(r#"{{"op":"open_account","id":"open-{account}","account":"{account}","asset":"{asset}"}}"#));
+            put(format!(
+                r#"{{"op":"open_account","id":"open-{account}","account":"{account}","asset":"{asset}"}}"#
+            ));
             put(format!(
                 r#"{{"op":"transfer","id":"fund-{account}","debit":"bank-{low}","credit":"{account}","asset":"{asset}","amount":"{FUNDS}","reason":"deposit"}}"#
             ));
@@ -154,7 +188,11 @@ fn assets_of(player: u64) -> Vec<&'static str> {
 }
 
 fn account(player: u64, asset: &str) -> String {
-    if asset == "EUR" { format!("p{player}") } else { format!("p{player}-{}", asset.to_lowercase()) }
+    if asset == "EUR" {
+        format!("p{player}")
+    } else {
+        format!("p{player}-{}", asset.to_lowercase())
+    }
 }
 
 /// Chance with a seed (SplitMix64).
@@ -204,13 +242,26 @@ const RECENT: usize = 4_000;
 impl Clerk {
     fn new(shape: Shape, file: usize) -> Self {
         let dice = Dice(shape.seed.wrapping_mul(1_000_003).wrapping_add(file as u64));
-        Self { shape, file, dice, number: 0, chains: Vec::new(), recent: VecDeque::new(), lines: Vec::new() }
+        Self {
+            shape,
+            file,
+            dice,
+            number: 0,
+            chains: Vec::new(),
+            recent: VecDeque::new(),
+            lines: Vec::new(),
+        }
     }
 
     fn write(mut self, lines: usize) -> Vec<Vec<u8>> {
         while self.lines.len() < lines {
             let chance = self.dice.below(1_000);
-            let Shape { copies, rubbish, conflicts, .. } = self.shape;
+            let Shape {
+                copies,
+                rubbish,
+                conflicts,
+                ..
+            } = self.shape;
             if chance < copies && !self.recent.is_empty() {
                 self.copy();
             } else if chance < copies + rubbish {
@@ -266,7 +317,9 @@ impl Clerk {
             return;
         }
         let at = self.dice.index(self.recent.len().max(1));
-        let Some(written) = self.recent.get(at).filter(|written| written.conflicts) else { return };
+        let Some(written) = self.recent.get(at).filter(|written| written.conflicts) else {
+            return;
+        };
         let mut fields = written.fields.clone();
         for (name, text) in &mut fields {
             if *name == "amount" {
@@ -298,7 +351,12 @@ impl Clerk {
             1 => {
                 let (high, low) = (self.dice.roll(), self.dice.roll());
                 let (time, node) = (high >> 32, low >> 16);
-                format!(r#""{time:08x}-{:04x}-4{:03x}-8{:03x}-{node:012x}""#, high & 0xffff, low & 0xfff, (high >> 16) & 0xfff)
+                format!(
+                    r#""{time:08x}-{:04x}-4{:03x}-8{:03x}-{node:012x}""#,
+                    high & 0xffff,
+                    low & 0xfff,
+                    (high >> 16) & 0xfff
+                )
             }
             _ => format!(r#""op-{unique}""#),
         }
@@ -311,7 +369,11 @@ impl Clerk {
 
     fn amount(&mut self) -> String {
         let amount = 1 + self.dice.below(500);
-        if self.dice.below(2) == 0 { amount.to_string() } else { format!(r#""{amount}""#) }
+        if self.dice.below(2) == 0 {
+            amount.to_string()
+        } else {
+            format!(r#""{amount}""#)
+        }
     }
 
     /// A player's account and its asset.
@@ -324,7 +386,11 @@ impl Clerk {
 
     fn chain(&mut self) -> Vec<Written> {
         let tolerant = [0, 15, 16, 17, 18];
-        let choice = if self.shape.ordered { self.dice.below(20) } else { tolerant[self.dice.index(tolerant.len())] };
+        let choice = if self.shape.ordered {
+            self.dice.below(20)
+        } else {
+            tolerant[self.dice.index(tolerant.len())]
+        };
         match choice {
             0..=5 => self.transfer(),
             6..=13 => self.round(),
@@ -361,7 +427,11 @@ impl Clerk {
         let mut chain = Vec::new();
         for _ in 0..=self.dice.below(3) {
             let mut fields = base.to_vec();
-            fields.extend([("asset", quoted(asset)), ("amount", self.amount()), ("game", quoted("starlight"))]);
+            fields.extend([
+                ("asset", quoted(asset)),
+                ("amount", self.amount()),
+                ("game", quoted("starlight")),
+            ]);
             chain.push(self.op("bet", fields));
         }
         match self.dice.below(8) {
@@ -376,7 +446,11 @@ impl Clerk {
             _ => {}
         }
         let mut fields = base.to_vec();
-        let amount = if self.dice.below(2) == 0 { "0".to_owned() } else { self.amount() };
+        let amount = if self.dice.below(2) == 0 {
+            "0".to_owned()
+        } else {
+            self.amount()
+        };
         fields.extend([("asset", quoted(asset)), ("amount", amount)]);
         chain.push(self.op("win", fields));
         chain.push(self.op("close_round", base.to_vec()));
@@ -387,18 +461,38 @@ impl Clerk {
     fn hold(&mut self) -> Vec<Written> {
         let (from, asset) = self.player();
         let hold = quoted(&format!("h{}-{}", self.file, self.number));
-        let money = [("debit", quoted(&from)), ("credit", quoted(&house(asset))), ("asset", quoted(asset))];
+        let money = [
+            ("debit", quoted(&from)),
+            ("credit", quoted(&house(asset))),
+            ("asset", quoted(asset)),
+        ];
         let mut fields = vec![("hold", hold.clone())];
         fields.extend(money);
         fields.push(("amount", "400".to_owned()));
         let authorize = self.op("authorize", fields);
-        let part = self.op("capture", vec![("hold", hold.clone()), ("amount", "150".to_owned()), ("final", "false".to_owned())]);
+        let part = self.op(
+            "capture",
+            vec![
+                ("hold", hold.clone()),
+                ("amount", "150".to_owned()),
+                ("final", "false".to_owned()),
+            ],
+        );
         let capture = id_of(&part);
-        let too_much = self.op("capture", vec![("hold", hold.clone()), ("amount", "251".to_owned())]);
+        let too_much = self.op(
+            "capture",
+            vec![("hold", hold.clone()), ("amount", "251".to_owned())],
+        );
         let release = self.op("release", vec![("hold", hold.clone())]);
         let again = self.op("release", vec![("hold", hold)]);
-        let refund = self.op("refund", vec![("capture", capture.clone()), ("amount", "100".to_owned())]);
-        let beyond = self.op("refund", vec![("capture", capture), ("amount", "51".to_owned())]);
+        let refund = self.op(
+            "refund",
+            vec![("capture", capture.clone()), ("amount", "100".to_owned())],
+        );
+        let beyond = self.op(
+            "refund",
+            vec![("capture", capture), ("amount", "51".to_owned())],
+        );
         vec![authorize, part, too_much, release, again, refund, beyond]
     }
 
@@ -406,11 +500,17 @@ impl Clerk {
         let legs: Vec<String> = (0..2 + self.dice.below(2))
             .map(|_| {
                 let fields = self.transfer_fields();
-                let texts: Vec<String> = fields.iter().map(|(name, text)| format!(r#""{name}":{text}"#)).collect();
+                let texts: Vec<String> = fields
+                    .iter()
+                    .map(|(name, text)| format!(r#""{name}":{text}"#))
+                    .collect();
                 format!("{{{}}}", texts.join(","))
             })
             .collect();
-        vec![self.op("transfer_group", vec![("legs", format!("[{}]", legs.join(",")))])]
+        vec![self.op(
+            "transfer_group",
+            vec![("legs", format!("[{}]", legs.join(",")))],
+        )]
     }
 
     fn reversal(&mut self) -> Vec<Written> {
@@ -436,7 +536,10 @@ impl Clerk {
         let win = money(&round, self.amount());
         let bet = money(&round, self.amount());
         let (win, bet) = (self.op("win", win), self.op("bet", bet));
-        let late = money(&quoted(&format!("v{}-{}", self.file, self.number)), self.amount());
+        let late = money(
+            &quoted(&format!("v{}-{}", self.file, self.number)),
+            self.amount(),
+        );
         let late = self.op("bet", late);
         let rollback = self.op("rollback", vec![("bet", id_of(&late))]);
         vec![win, bet, rollback, late]
@@ -462,9 +565,21 @@ impl Clerk {
             transfer(&me, &bank, asset, ("amount", "-5")),
             transfer(&me, &bank, asset, ("value", r#""0.000000001""#)),
             transfer(&me, r#""nobody""#, asset, ("amount", "5")),
-            transfer(&me, &bank, asset, ("amount", r#""1000000000000000000000000000000""#)),
+            transfer(
+                &me,
+                &bank,
+                asset,
+                ("amount", r#""1000000000000000000000000000000""#),
+            ),
         ];
-        cases.into_iter().map(|fields| self.op("transfer", fields)).map(|w| Written { conflicts: false, ..w }).collect()
+        cases
+            .into_iter()
+            .map(|fields| self.op("transfer", fields))
+            .map(|w| Written {
+                conflicts: false,
+                ..w
+            })
+            .collect()
     }
 
     /// An account that comes, is frozen, and goes.
@@ -480,7 +595,9 @@ impl Clerk {
             ("unfreeze", name(&account)),
             ("close_account", name(&account)),
         ];
-        ops.into_iter().map(|(op, fields)| self.op(op, fields)).collect()
+        ops.into_iter()
+            .map(|(op, fields)| self.op(op, fields))
+            .collect()
     }
 }
 
@@ -488,7 +605,10 @@ fn op_with(op: &'static str, id: String, fields: Vec<(&'static str, String)>) ->
     let mut all = vec![("op", quoted(op)), ("id", id)];
     all.extend(fields);
     let conflicts = matches!(op, "transfer" | "bet");
-    Written { fields: all, conflicts }
+    Written {
+        fields: all,
+        conflicts,
+    }
 }
 
 fn id_of(written: &Written) -> String {
@@ -510,7 +630,10 @@ enum Spelling {
 }
 
 fn line(fields: &[(&'static str, String)], spelling: Spelling) -> Vec<u8> {
-    let mut texts: Vec<String> = fields.iter().map(|(name, text)| format!(r#""{name}":{text}"#)).collect();
+    let mut texts: Vec<String> = fields
+        .iter()
+        .map(|(name, text)| format!(r#""{name}":{text}"#))
+        .collect();
     let joined = match spelling {
         Spelling::Plain => texts.join(","),
         Spelling::Spaced => texts.join(" , "),
@@ -532,7 +655,11 @@ mod tests {
 
     #[test]
     fn one_seed_is_one_day_and_it_balances() {
-        let shape = Shape { lines: 5_000, players: 50, ..Shape::default() };
+        let shape = Shape {
+            lines: 5_000,
+            players: 50,
+            ..Shape::default()
+        };
         let (one, two) = (generate(shape), generate(shape));
         assert_eq!(one.files, two.files);
         let model = expected(&one);
@@ -546,12 +673,20 @@ mod tests {
 
     #[test]
     fn the_order_of_files_does_not_matter() {
-        let shape = Shape { lines: 6_000, players: 40, files: 3, ..Shape::default() };
+        let shape = Shape {
+            lines: 6_000,
+            players: 40,
+            files: 3,
+            ..Shape::default()
+        };
         let forwards = generate(shape);
         let mut backwards = forwards.clone();
         backwards.files.reverse();
         let balances = |workload: &Workload| -> Vec<(String, i128)> {
-            expected(workload).accounts().map(|a| (a.id.to_string(), a.posted)).collect()
+            expected(workload)
+                .accounts()
+                .map(|a| (a.id.to_string(), a.posted))
+                .collect()
         };
         assert_eq!(balances(&forwards), balances(&backwards));
     }

@@ -23,7 +23,10 @@ use support::stream::{OPENED, stream};
 use support::{Consumer, InModel};
 
 fn config() -> Config {
-    Config::new([("EUR", 2), ("JPY", 0)]).unwrap().house("house").unwrap()
+    Config::new([("EUR", 2), ("JPY", 0)])
+        .unwrap()
+        .house("house")
+        .unwrap()
 }
 
 /// One of everything that the checks look at, whatever the dice say.
@@ -52,7 +55,9 @@ fn day(length: usize) -> (Vec<String>, Consumer<InModel>) {
     ops.retain(|op| {
         consumer.deliver(&[op]);
         let parked = std::mem::take(&mut consumer.parked);
-        parked.keys().for_each(|key| drop(consumer.rows.remove(key)));
+        parked
+            .keys()
+            .for_each(|key| drop(consumer.rows.remove(key)));
         parked.is_empty()
     });
     (ops, consumer)
@@ -64,92 +69,223 @@ where
     L::Unit: Rows,
 {
     let source = SimSource::new(1);
-    ops.iter().for_each(|op| source.push_payload("day", op.clone().into_bytes()));
+    ops.iter()
+        .for_each(|op| source.push_payload("day", op.clone().into_bytes()));
     source.close();
     let wallet = Arc::new(semel::staged::handler(Wallet::new(config())));
     let consumer = semel::Consumer::builder("wallet", ledger, wallet)
-        .settings(Settings { until_idle: true, batch_count_max: 64, ..Settings::default() })
+        .settings(Settings {
+            until_idle: true,
+            batch_count_max: 64,
+            ..Settings::default()
+        })
         .sources(["day"])
         .enroll()
         .await
         .unwrap_or_else(|fault| panic!("{fault}"));
-    let run = consumer.attach("day", Arc::new(source)).run(std::future::pending()).await;
+    let run = consumer
+        .attach("day", Arc::new(source))
+        .run(std::future::pending())
+        .await;
     run.unwrap_or_else(|fault| panic!("{fault}"));
 }
 
 async fn assert_reads(reader: &Reader<'_, impl Query>, consumer: &Consumer<InModel>) {
     let model = &consumer.book.model;
     for account in model.accounts() {
-        let read = reader.balance(&account.id).await.unwrap_or_else(|f| panic!("{f}")).expect("it is open");
-        assert_eq!((read.posted, read.pending, read.version), (account.posted, account.pending, account.version));
+        let read = reader
+            .balance(&account.id)
+            .await
+            .unwrap_or_else(|f| panic!("{f}"))
+            .expect("it is open");
+        assert_eq!(
+            (read.posted, read.pending, read.version),
+            (account.posted, account.pending, account.version)
+        );
         let mut lines = Vec::new();
         let mut each = |line| {
             lines.push(line);
             true
         };
-        assert!(reader.statement(&account.id, None, None, &mut each).await.unwrap_or_else(|f| panic!("{f}")));
-        let entries: Vec<_> = model.entries().iter().filter(|entry| entry.account == account.key).collect();
+        assert!(
+            reader
+                .statement(&account.id, None, None, &mut each)
+                .await
+                .unwrap_or_else(|f| panic!("{f}"))
+        );
+        let entries: Vec<_> = model
+            .entries()
+            .iter()
+            .filter(|entry| entry.account == account.key)
+            .collect();
         assert_eq!(lines.len(), entries.len());
         for (line, entry) in lines.iter().zip(entries) {
-            assert_eq!((line.transfer, line.version, line.balance_after), (entry.operation, entry.version, entry.balance_after));
-            assert_eq!((line.amount, line.direction == Direction::Debit), (entry.amount.unsigned_abs(), entry.amount < 0));
+            assert_eq!(
+                (line.transfer, line.version, line.balance_after),
+                (entry.operation, entry.version, entry.balance_after)
+            );
+            assert_eq!(
+                (line.amount, line.direction == Direction::Debit),
+                (entry.amount.unsigned_abs(), entry.amount < 0)
+            );
         }
     }
-    assert_eq!(reader.balance("nobody").await.unwrap_or_else(|f| panic!("{f}")), None);
+    assert_eq!(
+        reader
+            .balance("nobody")
+            .await
+            .unwrap_or_else(|f| panic!("{f}")),
+        None
+    );
     for round in model.rounds() {
-        let player = model.accounts().find(|account| account.key == round.account).expect("players are open");
-        let read = reader.rounds(&round.id, Some(&player.id)).await.unwrap_or_else(|f| panic!("{f}"));
-        let [read] = &read[..] else { panic!("{round:?} is read once, not {read:?}") };
-        assert_eq!((read.staked, read.paid), (round.staked, round.paid), "{round:?}");
+        let player = model
+            .accounts()
+            .find(|account| account.key == round.account)
+            .expect("players are open");
+        let read = reader
+            .rounds(&round.id, Some(&player.id))
+            .await
+            .unwrap_or_else(|f| panic!("{f}"));
+        let [read] = &read[..] else {
+            panic!("{round:?} is read once, not {read:?}")
+        };
+        assert_eq!(
+            (read.staked, read.paid),
+            (round.staked, round.paid),
+            "{round:?}"
+        );
         let of_round = |status: fn(BetStatus) -> bool| {
-            model.bets().filter(|bet| bet.round == Some(round.key) && status(bet.status)).count()
+            model
+                .bets()
+                .filter(|bet| bet.round == Some(round.key) && status(bet.status))
+                .count()
         };
         assert_eq!(read.bets.len(), of_round(|_| true));
-        let back = read.bets.iter().filter(|bet| bet.status == "rolled_back").count();
+        let back = read
+            .bets
+            .iter()
+            .filter(|bet| bet.status == "rolled_back")
+            .count();
         assert_eq!(back, of_round(|status| status == BetStatus::RolledBack));
-        assert_eq!(read.wins.iter().map(|win| win.amount).sum::<i128>(), round.paid);
+        assert_eq!(
+            read.wins.iter().map(|win| win.amount).sum::<i128>(),
+            round.paid
+        );
     }
     for row in model.operations().filter(|row| row.leg == 0) {
-        let (read, _) = reader.operation(row.key).await.unwrap_or_else(|f| panic!("{f}")).expect("it was applied");
+        let (read, _) = reader
+            .operation(row.key)
+            .await
+            .unwrap_or_else(|f| panic!("{f}"))
+            .expect("it was applied");
         assert_eq!(&read, row);
-        let reply = reader.reply(row.key).await.unwrap_or_else(|f| panic!("{f}")).unwrap();
+        let reply = reader
+            .reply(row.key)
+            .await
+            .unwrap_or_else(|f| panic!("{f}"))
+            .unwrap();
         assert!(reply.starts_with(br#"{"outcome":"applied""#), "{reply:?}");
     }
 }
 
 async fn audited(query: &impl Query, dialect: Dialect) -> Vec<Check> {
-    Reader::new(query, dialect).audit().await.unwrap_or_else(|fault| panic!("{fault}"))
+    Reader::new(query, dialect)
+        .audit()
+        .await
+        .unwrap_or_else(|fault| panic!("{fault}"))
 }
 
 fn violated(checks: &[Check]) -> Vec<&str> {
-    checks.iter().filter(|check| !check.ok).map(|check| check.name).collect()
+    checks
+        .iter()
+        .filter(|check| !check.ok)
+        .map(|check| check.name)
+        .collect()
 }
 
 async fn sqlite(path: &Path) -> Arc<SqliteLedger> {
     let mut options = SqliteOptions::new(format!("sqlite:{}", path.display()));
-    options.extensions = vec![Extension { name: migrations::PART, migrations: migrations::SQLITE }];
-    Arc::new(SqliteLedger::open(options).await.unwrap_or_else(|fault| panic!("{fault}")))
+    options.extensions = vec![Extension {
+        name: migrations::PART,
+        migrations: migrations::SQLITE,
+    }];
+    Arc::new(
+        SqliteLedger::open(options)
+            .await
+            .unwrap_or_else(|fault| panic!("{fault}")),
+    )
 }
 
 /// One for each check: what somebody did to the tables by hand.
 const SABOTEURS: &[(&str, &str)] = &[
-    ("balance_is_the_sum_of_entries", "UPDATE wallet_account SET posted = '987654' WHERE id = 'p1'"),
-    ("versions_have_no_gaps", "UPDATE wallet_account SET version = version + 1 WHERE id = 'p1'"),
-    ("balances_after_make_a_chain", "UPDATE wallet_entry SET balance_after = '1234567' WHERE version = 1"),
-    ("limits_hold", "UPDATE wallet_account SET posted = '-1' WHERE id = 'p1'"),
-    ("entries_sum_to_zero_per_asset", "UPDATE wallet_entry SET amount = '77777' WHERE version = 1"),
-    ("entries_of_an_operation_sum_to_zero", "UPDATE wallet_entry SET amount = '77777' WHERE version = 1"),
-    ("entries_have_an_account_and_an_operation", "DELETE FROM wallet_operation WHERE op = 'bet'"),
-    ("pending_is_the_sum_of_open_holds", "UPDATE wallet_account SET pending = '3' WHERE id = 'house'"),
-    ("a_hold_resolves_at_most_once", "UPDATE wallet_hold SET status = 'released' WHERE status = 'captured'"),
-    ("refunds_are_within_captures", "UPDATE wallet_operation SET refunded = '99999' WHERE op = 'transfer'"),
-    ("a_transfer_is_reversed_at_most_once", "UPDATE wallet_operation SET reversed_by = key WHERE op = 'transfer'"),
-    ("a_bet_ends_once", "UPDATE wallet_bet SET status = 'open', ended_by = NULL WHERE status = 'rolled_back'"),
-    ("a_tombstoned_bet_is_never_applied", "UPDATE wallet_bet SET status = 'void' WHERE status = 'rolled_back'"),
-    ("staked_is_the_sum_of_standing_bets", "UPDATE wallet_round SET staked = '1234567'"),
-    ("paid_is_the_sum_of_wins", "UPDATE wallet_round SET paid = '1234567'"),
-    ("every_effect_has_an_applied_key", "DELETE FROM semel_ledger WHERE outcome = 1"),
-    ("every_applied_key_has_an_effect", "DELETE FROM wallet_operation WHERE op = 'open_account'"),
+    (
+        "balance_is_the_sum_of_entries",
+        "UPDATE wallet_account SET posted = '987654' WHERE id = 'p1'",
+    ),
+    (
+        "versions_have_no_gaps",
+        "UPDATE wallet_account SET version = version + 1 WHERE id = 'p1'",
+    ),
+    (
+        "balances_after_make_a_chain",
+        "UPDATE wallet_entry SET balance_after = '1234567' WHERE version = 1",
+    ),
+    (
+        "limits_hold",
+        "UPDATE wallet_account SET posted = '-1' WHERE id = 'p1'",
+    ),
+    (
+        "entries_sum_to_zero_per_asset",
+        "UPDATE wallet_entry SET amount = '77777' WHERE version = 1",
+    ),
+    (
+        "entries_of_an_operation_sum_to_zero",
+        "UPDATE wallet_entry SET amount = '77777' WHERE version = 1",
+    ),
+    (
+        "entries_have_an_account_and_an_operation",
+        "DELETE FROM wallet_operation WHERE op = 'bet'",
+    ),
+    (
+        "pending_is_the_sum_of_open_holds",
+        "UPDATE wallet_account SET pending = '3' WHERE id = 'house'",
+    ),
+    (
+        "a_hold_resolves_at_most_once",
+        "UPDATE wallet_hold SET status = 'released' WHERE status = 'captured'",
+    ),
+    (
+        "refunds_are_within_captures",
+        "UPDATE wallet_operation SET refunded = '99999' WHERE op = 'transfer'",
+    ),
+    (
+        "a_transfer_is_reversed_at_most_once",
+        "UPDATE wallet_operation SET reversed_by = key WHERE op = 'transfer'",
+    ),
+    (
+        "a_bet_ends_once",
+        "UPDATE wallet_bet SET status = 'open', ended_by = NULL WHERE status = 'rolled_back'",
+    ),
+    (
+        "a_tombstoned_bet_is_never_applied",
+        "UPDATE wallet_bet SET status = 'void' WHERE status = 'rolled_back'",
+    ),
+    (
+        "staked_is_the_sum_of_standing_bets",
+        "UPDATE wallet_round SET staked = '1234567'",
+    ),
+    (
+        "paid_is_the_sum_of_wins",
+        "UPDATE wallet_round SET paid = '1234567'",
+    ),
+    (
+        "every_effect_has_an_applied_key",
+        "DELETE FROM semel_ledger WHERE outcome = 1",
+    ),
+    (
+        "every_applied_key_has_an_effect",
+        "DELETE FROM wallet_operation WHERE op = 'open_account'",
+    ),
 ];
 
 #[tokio::test]
@@ -163,24 +299,49 @@ async fn on_sqlite_a_day_reads_as_the_model_and_every_saboteur_is_caught() {
         assert_reads(&Reader::new(&*ledger, Dialect::Sqlite), &consumer).await;
         let checks = audited(&*ledger, Dialect::Sqlite).await;
         assert_eq!(violated(&checks), Vec::<&str>::new(), "{checks:#?}");
-        let idle: Vec<&str> = checks.iter().filter(|check| check.checked == 0).map(|check| check.name).collect();
-        assert_eq!(idle, Vec::<&str>::new(), "every check has something to look at");
+        let idle: Vec<&str> = checks
+            .iter()
+            .filter(|check| check.checked == 0)
+            .map(|check| check.name)
+            .collect();
+        assert_eq!(
+            idle,
+            Vec::<&str>::new(),
+            "every check has something to look at"
+        );
         let names: Vec<&str> = checks.iter().map(|check| check.name).collect();
-        assert!(names.iter().all(|name| SABOTEURS.iter().any(|(known, _)| known == name)), "{names:?}");
+        assert!(
+            names
+                .iter()
+                .all(|name| SABOTEURS.iter().any(|(known, _)| known == name)),
+            "{names:?}"
+        );
     }
-    let mut own = SqliteConnection::connect(&format!("sqlite:{}", path.display())).await.unwrap();
-    own.execute("PRAGMA wal_checkpoint(TRUNCATE)").await.unwrap();
+    let mut own = SqliteConnection::connect(&format!("sqlite:{}", path.display()))
+        .await
+        .unwrap();
+    own.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        .await
+        .unwrap();
     own.close().await.unwrap();
     for (number, (name, sql)) in SABOTEURS.iter().enumerate() {
         let copy = folder.path().join(format!("{number}.db"));
         std::fs::copy(&path, &copy).unwrap();
-        let mut own = SqliteConnection::connect(&format!("sqlite:{}", copy.display())).await.unwrap();
-        own.execute("PRAGMA ignore_check_constraints = ON").await.unwrap();
+        let mut own = SqliteConnection::connect(&format!("sqlite:{}", copy.display()))
+            .await
+            .unwrap();
+        own.execute("PRAGMA ignore_check_constraints = ON")
+            .await
+            .unwrap();
         let done = own.execute(*sql).await.unwrap();
         assert!(done.rows_affected() > 0, "{sql} did nothing");
         own.close().await.unwrap();
         let checks = audited(&*sqlite(&copy).await, Dialect::Sqlite).await;
-        assert!(violated(&checks).contains(name), "{sql}: {:?}", violated(&checks));
+        assert!(
+            violated(&checks).contains(name),
+            "{sql}: {:?}",
+            violated(&checks)
+        );
     }
 }
 
@@ -190,8 +351,13 @@ async fn on_postgres_a_day_reads_as_the_model_and_the_book_is_sound() {
         .expect("SEMEL_TEST_POSTGRES_URL is not set: run `scripts/test`, which starts PostgreSQL and sets it");
     let mut options = PostgresOptions::new(&url);
     options.schema = format!("audit_{:016x}", rand::random::<u64>());
-    options.extensions = vec![Extension { name: migrations::PART, migrations: migrations::POSTGRES }];
-    let ledger = PostgresLedger::open(options.clone()).await.unwrap_or_else(|fault| panic!("{fault}"));
+    options.extensions = vec![Extension {
+        name: migrations::PART,
+        migrations: migrations::POSTGRES,
+    }];
+    let ledger = PostgresLedger::open(options.clone())
+        .await
+        .unwrap_or_else(|fault| panic!("{fault}"));
     let ledger = Arc::new(ledger);
     // Each read is a session of its own here, so a part of the day has to do.
     let (ops, consumer) = day(300);
@@ -200,9 +366,17 @@ async fn on_postgres_a_day_reads_as_the_model_and_the_book_is_sound() {
     let checks = audited(&*ledger, Dialect::Postgres).await;
     assert_eq!(violated(&checks), Vec::<&str>::new(), "{checks:#?}");
     let mut own = PgConnection::connect(&url).await.unwrap();
-    let sabotage = format!(r#"UPDATE "{}".wallet_account SET posted = posted + 1 WHERE id = 'p1'"#, options.schema);
-    own.execute(sqlx::query(AssertSqlSafe(sabotage))).await.unwrap();
-    assert_eq!(violated(&audited(&*ledger, Dialect::Postgres).await), ["balance_is_the_sum_of_entries"]);
+    let sabotage = format!(
+        r#"UPDATE "{}".wallet_account SET posted = posted + 1 WHERE id = 'p1'"#,
+        options.schema
+    );
+    own.execute(sqlx::query(AssertSqlSafe(sabotage)))
+        .await
+        .unwrap();
+    assert_eq!(
+        violated(&audited(&*ledger, Dialect::Postgres).await),
+        ["balance_is_the_sum_of_entries"]
+    );
     let drop = format!(r#"DROP SCHEMA "{}" CASCADE"#, options.schema);
     own.execute(sqlx::query(AssertSqlSafe(drop))).await.unwrap();
 }

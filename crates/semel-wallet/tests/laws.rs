@@ -16,7 +16,10 @@ use support::stream::{OPENED, stream};
 use support::{Consumer, InModel};
 
 fn config() -> Config {
-    Config::new([("EUR", 2), ("JPY", 0)]).unwrap().house("house").unwrap()
+    Config::new([("EUR", 2), ("JPY", 0)])
+        .unwrap()
+        .house("house")
+        .unwrap()
 }
 
 /// The rows of a model, in the order of [`semel_wallet::row::TABLES`].
@@ -24,7 +27,13 @@ fn rows_of(model: &Model) -> Vec<Row> {
     let entries = model.entries().iter().map(|entry| Row::Entry(*entry));
     let mut rows: Vec<Row> = Vec::new();
     rows.extend(model.accounts().cloned().map(Row::Account));
-    rows.extend(model.operations().cloned().map(Box::new).map(Row::Operation));
+    rows.extend(
+        model
+            .operations()
+            .cloned()
+            .map(Box::new)
+            .map(Row::Operation),
+    );
     rows.extend(model.holds().cloned().map(Box::new).map(Row::Hold));
     rows.extend(model.bets().cloned().map(Box::new).map(Row::Bet));
     rows.extend(model.rounds().cloned().map(Box::new).map(Row::Round));
@@ -41,36 +50,76 @@ fn sorted(mut rows: Vec<Row>) -> Vec<String> {
 
 fn assert_sound(model: &Model) {
     let mut sums: BTreeMap<&str, i128> = BTreeMap::new();
-    let accounts: BTreeMap<Key, &Account> = model.accounts().map(|account| (account.key, account)).collect();
+    let accounts: BTreeMap<Key, &Account> = model
+        .accounts()
+        .map(|account| (account.key, account))
+        .collect();
     let mut last: BTreeMap<Key, Entry> = BTreeMap::new();
     for entry in model.entries() {
         *sums.entry(&*accounts[&entry.account].asset).or_default() += entry.amount;
-        let (version, balance) = last.get(&entry.account).map_or((0, 0), |e| (e.version, e.balance_after));
+        let (version, balance) = last
+            .get(&entry.account)
+            .map_or((0, 0), |e| (e.version, e.balance_after));
         assert_eq!(entry.version, version + 1, "versions have no gap");
-        assert_eq!(entry.balance_after, balance + entry.amount, "balances make a chain");
+        assert_eq!(
+            entry.balance_after,
+            balance + entry.amount,
+            "balances make a chain"
+        );
         last.insert(entry.account, *entry);
     }
-    assert!(sums.values().all(|sum| *sum == 0), "entries sum to zero: {sums:?}");
+    assert!(
+        sums.values().all(|sum| *sum == 0),
+        "entries sum to zero: {sums:?}"
+    );
     let mut pending: BTreeMap<Key, i128> = BTreeMap::new();
     for hold in model.holds() {
-        assert!(hold.captured >= 0 && hold.remaining >= 0 && hold.captured + hold.remaining <= hold.amount);
-        assert_eq!(hold.remaining > 0, hold.status == HoldStatus::Open, "{hold:?}");
+        assert!(
+            hold.captured >= 0
+                && hold.remaining >= 0
+                && hold.captured + hold.remaining <= hold.amount
+        );
+        assert_eq!(
+            hold.remaining > 0,
+            hold.status == HoldStatus::Open,
+            "{hold:?}"
+        );
         *pending.entry(hold.debit).or_default() += hold.remaining;
     }
     for account in accounts.values() {
-        let end = last.get(&account.key).map_or((0, 0), |e| (e.version, e.balance_after));
+        let end = last
+            .get(&account.key)
+            .map_or((0, 0), |e| (e.version, e.balance_after));
         assert_eq!((account.version, account.posted), end, "{}", account.id);
-        assert_eq!(account.pending, pending.get(&account.key).copied().unwrap_or(0), "{}", account.id);
-        assert!(account.limit == Limit::None || account.available() >= 0, "{account:?}");
+        assert_eq!(
+            account.pending,
+            pending.get(&account.key).copied().unwrap_or(0),
+            "{}",
+            account.id
+        );
+        assert!(
+            account.limit == Limit::None || account.available() >= 0,
+            "{account:?}"
+        );
     }
-    let operations: BTreeMap<Key, &OperationRow> = model.operations().map(|row| (row.key, row)).collect();
+    let operations: BTreeMap<Key, &OperationRow> =
+        model.operations().map(|row| (row.key, row)).collect();
     for row in operations.values() {
         assert!(row.refunded <= row.amount.unwrap_or(0));
-        assert!(row.refunded == 0 || row.reversed_by.is_none(), "refunded and reversed: {row:?}");
+        assert!(
+            row.refunded == 0 || row.reversed_by.is_none(),
+            "refunded and reversed: {row:?}"
+        );
     }
     for bet in model.bets() {
-        let placed = operations.get(&bet.key).is_some_and(|row| row.verb == Verb::Bet);
-        assert_eq!(placed, bet.status != BetStatus::Void, "a tombstone was applied: {bet:?}");
+        let placed = operations
+            .get(&bet.key)
+            .is_some_and(|row| row.verb == Verb::Bet);
+        assert_eq!(
+            placed,
+            bet.status != BetStatus::Void,
+            "a tombstone was applied: {bet:?}"
+        );
     }
 }
 
@@ -112,11 +161,17 @@ fn e103_transfer_and_reversal_cancel_exactly_ten_thousand_times() {
     let mut consumer = Consumer::new(config(), InModel::new(config()));
     consumer.deliver(&OPENED);
     let there_and_back = |n: u32| {
-        let there = format!(r#"{{"op":"transfer","id":"n{n}","debit":"p1","credit":"p2","asset":"EUR","value":"1.23"}}"#);
-        [there, format!(r#"{{"op":"reverse","id":"v{n}","transfer":"n{n}"}}"#)]
+        let there = format!(
+            r#"{{"op":"transfer","id":"n{n}","debit":"p1","credit":"p2","asset":"EUR","value":"1.23"}}"#
+        );
+        [
+            there,
+            format!(r#"{{"op":"reverse","id":"v{n}","transfer":"n{n}"}}"#),
+        ]
     };
     let ops: Vec<String> = (0..10_000).flat_map(there_and_back).collect();
-    ops.chunks(1_000).for_each(|batch| drop(consumer.deliver(batch)));
+    ops.chunks(1_000)
+        .for_each(|batch| drop(consumer.deliver(batch)));
     let balance = |id| consumer.book.model.account(id).unwrap().posted;
     assert_eq!((balance("p1"), balance("p2")), (500, 300));
     assert_eq!(consumer.book.model.entries().len(), 4 + 40_000);
@@ -127,14 +182,19 @@ fn a_plain_transfer_writes_one_operation_two_entries_and_its_accounts() {
     let mut consumer = Consumer::new(config(), OnEngine::new(config(), Writers::Many));
     consumer.deliver(&OPENED);
     // Now the bank is known to have no limit: it was read.
-    consumer.deliver(&[r#"{"op":"transfer","id":"m","debit":"bank","credit":"p1","asset":"EUR","amount":1}"#]);
+    consumer.deliver(&[
+        r#"{"op":"transfer","id":"m","debit":"bank","credit":"p1","asset":"EUR","amount":1}"#,
+    ]);
     let before = consumer.book.unit.written;
     let transfers: Vec<String> = (0..100)
         .map(|n| format!(r#"{{"op":"transfer","id":"n{n}","debit":"bank","credit":"p1","asset":"EUR","amount":1}}"#))
         .collect();
     consumer.deliver(&transfers);
     assert_eq!(consumer.book.unit.written - before, 100 + 200 + 2);
-    assert_eq!(consumer.book.unit.deltas, 1, "the bank takes one delta a batch");
+    assert_eq!(
+        consumer.book.unit.deltas, 1,
+        "the bank takes one delta a batch"
+    );
 }
 
 #[test]
@@ -145,11 +205,15 @@ fn a_round_of_many_bets_is_cancelled_whole() {
         let bets: Vec<String> = (0..300)
             .map(|n| format!(r#"{{"op":"bet","id":"n{n}","round":"r","account":"p1","asset":"EUR","amount":1}}"#))
             .collect();
-        bets.chunks(70).for_each(|batch| drop(consumer.deliver(batch)));
+        bets.chunks(70)
+            .for_each(|batch| drop(consumer.deliver(batch)));
         let cancel = r#"{"op":"cancel_round","id":"z","round":"r","account":"p1"}"#;
         assert_eq!(consumer.deliver(&[cancel]), [("applied".to_owned(), None)]);
         let rows = consumer.book.unit.rows();
-        let open = rows.iter().filter(|row| matches!(row, Row::Bet(bet) if bet.status != BetStatus::RolledBack)).count();
+        let open = rows
+            .iter()
+            .filter(|row| matches!(row, Row::Bet(bet) if bet.status != BetStatus::RolledBack))
+            .count();
         assert_eq!(open, 0);
         let p1 = rows.iter().find_map(|row| match row {
             Row::Account(account) if &*account.id == "p1" => Some(account.posted),

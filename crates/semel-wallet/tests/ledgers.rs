@@ -44,20 +44,31 @@ where
     let ear = Arc::new(Ear::default());
     let wallet = semel::staged::handler(Wallet::new(vector.config.clone()));
     let consumer = Consumer::builder("wallet", ledger, Arc::new(wallet))
-        .settings(Settings { until_idle: true, batch_count_max: batch, ..Settings::default() })
+        .settings(Settings {
+            until_idle: true,
+            batch_count_max: batch,
+            ..Settings::default()
+        })
         .sources(["vector"])
         .observer(ear.clone())
         .enroll()
         .await
         .unwrap_or_else(|fault| panic!("{}: {fault}", vector.name));
-    let run = consumer.attach("vector", Arc::new(source)).run(std::future::pending()).await;
+    let run = consumer
+        .attach("vector", Arc::new(source))
+        .run(std::future::pending())
+        .await;
     run.unwrap_or_else(|fault| panic!("{}: {fault}", vector.name));
     let mut ended = std::mem::take(&mut *ear.0.lock().unwrap());
     ended.sort_by_key(|e| e.sequence);
     let said: Vec<Said> = ended
         .into_iter()
         .map(|e| {
-            let code = e.ending.code.or(e.ending.awaiting).map(|code| code.to_string());
+            let code = e
+                .ending
+                .code
+                .or(e.ending.awaiting)
+                .map(|code| code.to_string());
             (e.ending.outcome.to_string(), code)
         })
         .collect();
@@ -74,7 +85,11 @@ fn assert_said(vector: &Vector, said: &[Vec<Said>], how: &str) {
                 "parked" => copy == &copies[0] || copy.0 == "duplicate",
                 _ => *copy == ("duplicate".to_owned(), None),
             };
-            assert!(right, "{} {how}: {:?} then {copy:?}", vector.name, copies[0]);
+            assert!(
+                right,
+                "{} {how}: {:?} then {copy:?}",
+                vector.name, copies[0]
+            );
         }
     }
 }
@@ -83,7 +98,9 @@ fn assert_said(vector: &Vector, said: &[Vec<Said>], how: &str) {
 async fn assert_end(vector: &Vector, ledger: &impl Query, copies: usize, how: &str) {
     let mut balances = BTreeMap::new();
     let mut each = |row: &[Value]| {
-        let Value::Text(account) = &row[0] else { panic!("an account is text") };
+        let Value::Text(account) = &row[0] else {
+            panic!("an account is text")
+        };
         let posted = match &row[1] {
             Value::Amount(posted) => *posted,
             Value::Text(digits) => digits.parse().unwrap(),
@@ -92,9 +109,17 @@ async fn assert_end(vector: &Vector, ledger: &impl Query, copies: usize, how: &s
         balances.insert(account.to_string(), posted);
         true
     };
-    ledger.query("SELECT id, posted FROM wallet_account", &[], &mut each).await.unwrap_or_else(|f| panic!("{f}"));
+    ledger
+        .query("SELECT id, posted FROM wallet_account", &[], &mut each)
+        .await
+        .unwrap_or_else(|f| panic!("{f}"));
     for (account, balance) in &vector.balances {
-        assert_eq!(balances.get(account), Some(balance), "{}: balance of {account}, {how}", vector.name);
+        assert_eq!(
+            balances.get(account),
+            Some(balance),
+            "{}: balance of {account}, {how}",
+            vector.name
+        );
     }
     let mut letters = 0;
     let mut fields = Vec::new();
@@ -106,7 +131,10 @@ async fn assert_end(vector: &Vector, ledger: &impl Query, copies: usize, how: &s
         true
     };
     let sql = "SELECT CASE WHEN code = 'key_reused' THEN field END FROM semel_dead";
-    ledger.query(sql, &[], &mut each).await.unwrap_or_else(|f| panic!("{f}"));
+    ledger
+        .query(sql, &[], &mut each)
+        .await
+        .unwrap_or_else(|f| panic!("{f}"));
     // Without a key a letter's subject is its place in the source, and each copy has its own here.
     let of = |(outcome, code): &Said| match (outcome.as_str(), code.as_deref()) {
         ("dead", Some("no_key")) => copies,
@@ -114,23 +142,45 @@ async fn assert_end(vector: &Vector, ledger: &impl Query, copies: usize, how: &s
         _ => 0,
     };
     let dead: usize = vector.expect.iter().map(of).sum();
-    assert_eq!(letters, dead, "{} {how}: a copy of a dead message adds no letter", vector.name);
+    assert_eq!(
+        letters, dead,
+        "{} {how}: a copy of a dead message adds no letter",
+        vector.name
+    );
     if let Some(field) = &vector.reused_field {
-        assert!(fields.contains(field), "{} {how}: {fields:?} should name {field}", vector.name);
+        assert!(
+            fields.contains(field),
+            "{} {how}: {fields:?} should name {field}",
+            vector.name
+        );
     }
     for (id, (outcome, _)) in &vector.after_idle {
         let key = semel::Key::of_json(&semel::Json::Text(id.into())).unwrap();
         let mut found = None;
         let mut each = |row: &[Value]| {
-            if row[0] == Value::Key(key) || row[0] == Value::Bytes(Bytes::copy_from_slice(key.as_bytes())) {
-                found = if let Value::Int(number) = row[1] { i16::try_from(number).ok() } else { None };
+            if row[0] == Value::Key(key)
+                || row[0] == Value::Bytes(Bytes::copy_from_slice(key.as_bytes()))
+            {
+                found = if let Value::Int(number) = row[1] {
+                    i16::try_from(number).ok()
+                } else {
+                    None
+                };
             }
             true
         };
         let sql = "SELECT key, outcome FROM semel_ledger";
-        ledger.query(sql, &[], &mut each).await.unwrap_or_else(|f| panic!("{f}"));
+        ledger
+            .query(sql, &[], &mut each)
+            .await
+            .unwrap_or_else(|f| panic!("{f}"));
         let ended = found.and_then(Outcome::from_number).map(Outcome::as_str);
-        assert_eq!(ended, Some(outcome.as_str()), "{}: end of {id}, {how}", vector.name);
+        assert_eq!(
+            ended,
+            Some(outcome.as_str()),
+            "{}: end of {id}, {how}",
+            vector.name
+        );
     }
 }
 
@@ -138,15 +188,24 @@ fn ways(vector: &Vector) -> Vec<(usize, usize)> {
     let in_order = [(1, 1_000), (1, 1)];
     let copies = [(2, 1_000), (5, 1_000), (3, 4)];
     // A unit of n messages is cut behind every n-th; with 1 above, every boundary is cut somewhere.
-    let cuts = (2..vector.ops.len()).filter(|n| n % 3 != 1).map(|batch| (1, batch));
+    let cuts = (2..vector.ops.len())
+        .filter(|n| n % 3 != 1)
+        .map(|batch| (1, batch));
     in_order.into_iter().chain(copies).chain(cuts).collect()
 }
 
 async fn sqlite(folder: &std::path::Path, number: usize) -> Arc<SqliteLedger> {
     let url = format!("sqlite:{}", folder.join(format!("{number}.db")).display());
     let mut options = SqliteOptions::new(url);
-    options.extensions = vec![Extension { name: migrations::PART, migrations: migrations::SQLITE }];
-    Arc::new(SqliteLedger::open(options).await.unwrap_or_else(|fault| panic!("{fault}")))
+    options.extensions = vec![Extension {
+        name: migrations::PART,
+        migrations: migrations::SQLITE,
+    }];
+    Arc::new(
+        SqliteLedger::open(options)
+            .await
+            .unwrap_or_else(|fault| panic!("{fault}")),
+    )
 }
 
 #[tokio::test]
@@ -169,9 +228,14 @@ async fn every_vector_holds_on_postgres_in_order_in_copies_and_in_every_cut() {
         .expect("SEMEL_TEST_POSTGRES_URL is not set: run `scripts/test`, which starts PostgreSQL and sets it");
     let mut options = PostgresOptions::new(&url);
     options.schema = format!("vectors_{:016x}", rand::random::<u64>());
-    options.extensions = vec![Extension { name: migrations::PART, migrations: migrations::POSTGRES }];
+    options.extensions = vec![Extension {
+        name: migrations::PART,
+        migrations: migrations::POSTGRES,
+    }];
     let mut own = PgConnection::connect(&url).await.unwrap();
-    let ledger = PostgresLedger::open(options.clone()).await.unwrap_or_else(|fault| panic!("{fault}"));
+    let ledger = PostgresLedger::open(options.clone())
+        .await
+        .unwrap_or_else(|fault| panic!("{fault}"));
     let ledger = Arc::new(ledger);
     for vector in vectors() {
         for (copies, batch) in ways(&vector) {
@@ -190,8 +254,20 @@ async fn every_vector_holds_on_postgres_in_order_in_copies_and_in_every_cut() {
 async fn empty(own: &mut PgConnection, schema: &str) {
     let sql = "SELECT tablename::text FROM pg_tables WHERE schemaname = $1 \
                AND tablename NOT IN ('semel_schema', 'semel_consumer', 'semel_source')";
-    let tables: Vec<String> = sqlx::query_scalar(sql).bind(schema).fetch_all(&mut *own).await.unwrap();
-    let list: Vec<String> = tables.iter().map(|table| format!(r#""{schema}".{table}"#)).collect();
-    let delete: String = list.iter().map(|table| format!("DELETE FROM {table};")).collect();
-    own.execute(sqlx::raw_sql(AssertSqlSafe(delete))).await.unwrap();
+    let tables: Vec<String> = sqlx::query_scalar(sql)
+        .bind(schema)
+        .fetch_all(&mut *own)
+        .await
+        .unwrap();
+    let list: Vec<String> = tables
+        .iter()
+        .map(|table| format!(r#""{schema}".{table}"#))
+        .collect();
+    let delete: String = list
+        .iter()
+        .map(|table| format!("DELETE FROM {table};"))
+        .collect();
+    own.execute(sqlx::raw_sql(AssertSqlSafe(delete)))
+        .await
+        .unwrap();
 }

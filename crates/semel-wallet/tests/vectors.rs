@@ -15,15 +15,33 @@ fn consumer(vector: &Vector) -> Consumer<InModel> {
 fn assert_end(vector: &Vector, consumer: &Consumer<InModel>, how: &str) {
     let name = &vector.name;
     for (account, balance) in &vector.balances {
-        let found = consumer.book.model.account(account).unwrap_or_else(|| panic!("{name}: {account} is not open"));
-        assert_eq!(found.posted, *balance, "{name}: balance of {account}, {how}");
+        let found = consumer
+            .book
+            .model
+            .account(account)
+            .unwrap_or_else(|| panic!("{name}: {account} is not open"));
+        assert_eq!(
+            found.posted, *balance,
+            "{name}: balance of {account}, {how}"
+        );
     }
     for (id, end) in &vector.after_idle {
-        assert_eq!(consumer.stands(id).as_ref(), Some(end), "{name}: end of {id}, {how}");
+        assert_eq!(
+            consumer.stands(id).as_ref(),
+            Some(end),
+            "{name}: end of {id}, {how}"
+        );
     }
     if let Some(field) = &vector.reused_field {
-        let clash = consumer.letters.iter().find(|letter| letter.code.as_str() == "key_reused");
-        assert_eq!(clash.and_then(|letter| letter.field.clone()).as_ref(), Some(field), "{name}: {how}");
+        let clash = consumer
+            .letters
+            .iter()
+            .find(|letter| letter.code.as_str() == "key_reused");
+        assert_eq!(
+            clash.and_then(|letter| letter.field.clone()).as_ref(),
+            Some(field),
+            "{name}: {how}"
+        );
     }
 }
 
@@ -31,7 +49,11 @@ fn assert_end(vector: &Vector, consumer: &Consumer<InModel>, how: &str) {
 fn every_vector_ends_as_published_message_by_message() {
     for vector in vectors() {
         let mut consumer = consumer(&vector);
-        let said: Vec<Said> = vector.ops.iter().flat_map(|op| consumer.deliver(&[op])).collect();
+        let said: Vec<Said> = vector
+            .ops
+            .iter()
+            .flat_map(|op| consumer.deliver(&[op]))
+            .collect();
         assert_eq!(said, vector.expect, "{}", vector.name);
         assert_end(&vector, &consumer, "one by one");
     }
@@ -68,7 +90,11 @@ fn copies_change_nothing_one_to_five_of_each() {
                 }
                 firsts.push(said[0].clone());
             }
-            assert_eq!(firsts, vector.expect, "{} with {copies} copies", vector.name);
+            assert_eq!(
+                firsts, vector.expect,
+                "{} with {copies} copies",
+                vector.name
+            );
             assert_end(&vector, &consumer, &format!("{copies} copies"));
         }
     }
@@ -83,9 +109,18 @@ fn a_second_reading_of_everything_changes_nothing() {
         let again = consumer.deliver(&vector.ops);
         for (first, second) in vector.expect.iter().zip(&again) {
             let held = !matches!(first.0.as_str(), "dead");
-            let expected = if held { &("duplicate".to_owned(), None) } else { first };
+            let expected = if held {
+                &("duplicate".to_owned(), None)
+            } else {
+                first
+            };
             assert_eq!(second, expected, "{}", vector.name);
         }
-        assert_eq!(consumer.book.model.entries().len(), entries, "{}", vector.name);
+        assert_eq!(
+            consumer.book.model.entries().len(),
+            entries,
+            "{}",
+            vector.name
+        );
     }
 }

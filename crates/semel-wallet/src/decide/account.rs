@@ -18,13 +18,25 @@ impl<B: Books + ?Sized> Case<'_, B> {
         kind: Kind,
         limit: Limit,
     ) -> Result<Wakes, Stop> {
-        let asset = asset.clone().map_err(|code| self.refused(code, Some(account.key)))?;
+        let asset = asset
+            .clone()
+            .map_err(|code| self.refused(code, Some(account.key)))?;
         if self.books.account(account.key).is_some() {
             return Err(self.refused(Refusal::AccountExists, Some(account.key)));
         }
         let id = Arc::from(&*account.id);
         let status = Status::Active;
-        let row = Account { key: account.key, id, asset, kind, limit, status, posted: 0, pending: 0, version: 0 };
+        let row = Account {
+            key: account.key,
+            id,
+            asset,
+            kind,
+            limit,
+            status,
+            posted: 0,
+            pending: 0,
+            version: 0,
+        };
         self.books.put_account(row);
         self.note_account(Verb::OpenAccount, account.key);
         Ok(vec![account.key])
@@ -53,13 +65,18 @@ impl<B: Books + ?Sized> Case<'_, B> {
             Status::Active | Status::Frozen if row.posted != 0 || row.pending != 0 => {
                 Err(self.refused(Refusal::NotEmpty, Some(account)))
             }
-            Status::Active | Status::Frozen => Ok(self.becomes(Verb::CloseAccount, account, Status::Closed)),
+            Status::Active | Status::Frozen => {
+                Ok(self.becomes(Verb::CloseAccount, account, Status::Closed))
+            }
         }
     }
 
     fn becomes(&mut self, verb: Verb, account: Key, status: Status) -> Wakes {
         if let Some(row) = self.books.account(account) {
-            let row = Account { status, ..row.clone() };
+            let row = Account {
+                status,
+                ..row.clone()
+            };
             self.books.put_account(row);
         }
         self.note_account(verb, account);
@@ -67,7 +84,10 @@ impl<B: Books + ?Sized> Case<'_, B> {
     }
 
     fn note_account(&mut self, verb: Verb, account: Key) {
-        let row = self.row(verb).refers_to(account).replied(self.snapshot(account));
+        let row = self
+            .row(verb)
+            .refers_to(account)
+            .replied(self.snapshot(account));
         self.books.put_operation(row);
     }
 }

@@ -9,11 +9,22 @@ use crate::op::{Leg, Move, Named, Quantity, Verb};
 use crate::row::{Hold, HoldStatus};
 
 impl<B: Books + ?Sized> Case<'_, B> {
-    pub(super) fn authorize(&mut self, hold: &Named, leg: &Leg, expires_us: Option<i64>) -> Result<Wakes, Stop> {
+    pub(super) fn authorize(
+        &mut self,
+        hold: &Named,
+        leg: &Leg,
+        expires_us: Option<i64>,
+    ) -> Result<Wakes, Stop> {
         let subject = leg.subject;
-        let money = leg.money.as_ref().map_err(|code| self.refused(*code, Some(subject)))?;
+        let money = leg
+            .money
+            .as_ref()
+            .map_err(|code| self.refused(*code, Some(subject)))?;
         self.check(money, Frozen::Stops, subject)?;
-        let pending = self.account(money.debit, Some(subject))?.pending.checked_add(money.amount);
+        let pending = self
+            .account(money.debit, Some(subject))?
+            .pending
+            .checked_add(money.amount);
         if pending.is_none() {
             return Err(self.refused(Refusal::Overflow, Some(subject)));
         }
@@ -32,8 +43,18 @@ impl<B: Books + ?Sized> Case<'_, B> {
             remaining: money.amount,
             status: HoldStatus::Open,
         });
-        let after = self.books.add(money.debit, Change { pending: money.amount, ..Change::default() });
-        let row = self.row(Verb::Authorize).moved(money).refers_to(hold.key).replied(Some(after));
+        let after = self.books.add(
+            money.debit,
+            Change {
+                pending: money.amount,
+                ..Change::default()
+            },
+        );
+        let row = self
+            .row(Verb::Authorize)
+            .moved(money)
+            .refers_to(hold.key)
+            .replied(Some(after));
         self.books.put_operation(row);
         Ok(vec![hold.key])
     }
@@ -45,28 +66,55 @@ impl<B: Books + ?Sized> Case<'_, B> {
         last: bool,
     ) -> Result<Wakes, Stop> {
         let payer = self.books.hold(hold).map(|row| row.debit);
-        let quantity = amount.map(|amount| amount.as_ref().map_err(|code| self.refused(*code, payer))).transpose()?;
+        let quantity = amount
+            .map(|amount| amount.as_ref().map_err(|code| self.refused(*code, payer)))
+            .transpose()?;
         let row = self.known_hold(hold)?;
         let no = |code| self.refused(code, payer);
-        let asked = quantity.map(|quantity| quantity.minor(self.config.asset(&row.asset))).transpose().map_err(no)?;
+        let asked = quantity
+            .map(|quantity| quantity.minor(self.config.asset(&row.asset)))
+            .transpose()
+            .map_err(no)?;
         let amount = asked.unwrap_or(row.remaining);
         match row.status {
             HoldStatus::Expired => return Err(no(Refusal::HoldExpired)),
             HoldStatus::Captured | HoldStatus::Released => return Err(no(Refusal::HoldResolved)),
-            HoldStatus::Open if amount > row.remaining => return Err(no(Refusal::CaptureExceedsHold)),
+            HoldStatus::Open if amount > row.remaining => {
+                return Err(no(Refusal::CaptureExceedsHold));
+            }
             HoldStatus::Open => {}
         }
         let row = row.clone();
-        let money = Move { debit: row.debit, credit: row.credit, asset: row.asset.clone(), amount };
+        let money = Move {
+            debit: row.debit,
+            credit: row.credit,
+            asset: row.asset.clone(),
+            amount,
+        };
         let parties = self.parties(&money, row.debit)?;
-        let verdict = parties.may_take_part(&money, Frozen::Pays).and_then(|()| parties.are_in_range(&money));
+        let verdict = parties
+            .may_take_part(&money, Frozen::Pays)
+            .and_then(|()| parties.are_in_range(&money));
         verdict.map_err(no)?;
         let freed = if last { row.remaining } else { amount };
         let posted = self.post(self.key, &money, freed);
         let remaining = row.remaining - freed;
-        let status = if remaining == 0 { HoldStatus::Captured } else { HoldStatus::Open };
-        self.books.put_hold(Hold { captured: row.captured + amount, remaining, status, ..row });
-        let row = self.row(Verb::Capture).moved(&money).refers_to(hold).replied(Some(posted.debit));
+        let status = if remaining == 0 {
+            HoldStatus::Captured
+        } else {
+            HoldStatus::Open
+        };
+        self.books.put_hold(Hold {
+            captured: row.captured + amount,
+            remaining,
+            status,
+            ..row
+        });
+        let row = self
+            .row(Verb::Capture)
+            .moved(&money)
+            .refers_to(hold)
+            .replied(Some(posted.debit));
         self.books.put_operation(row);
         Ok(vec![self.key])
     }
@@ -98,13 +146,23 @@ impl<B: Books + ?Sized> Case<'_, B> {
     }
 
     fn free(&mut self, verb: Verb, row: Hold, status: HoldStatus) -> Wakes {
-        let after = self.books.add(row.debit, Change { pending: -row.remaining, ..Change::default() });
+        let after = self.books.add(
+            row.debit,
+            Change {
+                pending: -row.remaining,
+                ..Change::default()
+            },
+        );
         let mut note = self.row(verb).refers_to(row.key).replied(Some(after));
         note.debit = Some(row.debit);
         note.amount = Some(row.remaining);
         note.asset = Some(row.asset.clone());
         self.books.put_operation(note);
-        self.books.put_hold(Hold { remaining: 0, status, ..row });
+        self.books.put_hold(Hold {
+            remaining: 0,
+            status,
+            ..row
+        });
         Vec::new()
     }
 }

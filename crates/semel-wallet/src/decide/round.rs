@@ -15,9 +15,17 @@ use crate::op::{Leg, Move, Named, Verb, round_key};
 use crate::row::{Bet, BetStatus, Round, RoundStatus, listed};
 
 impl<B: Books + ?Sized> Case<'_, B> {
-    pub(super) fn bet(&mut self, round: &Named, leg: &Leg, game: Option<&str>) -> Result<Wakes, Stop> {
+    pub(super) fn bet(
+        &mut self,
+        round: &Named,
+        leg: &Leg,
+        game: Option<&str>,
+    ) -> Result<Wakes, Stop> {
         let player = leg.subject;
-        let money = leg.money.as_ref().map_err(|code| self.refused(*code, Some(player)))?;
+        let money = leg
+            .money
+            .as_ref()
+            .map_err(|code| self.refused(*code, Some(player)))?;
         self.check(money, Frozen::Stops, player)?;
         let key = round_key(round.key, player);
         let known = self.books.round(key);
@@ -26,7 +34,9 @@ impl<B: Books + ?Sized> Case<'_, B> {
             Some(RoundStatus::Completed | RoundStatus::Cancelled) => {
                 return Err(self.refused(Refusal::RoundClosed, Some(player)));
             }
-            Some(RoundStatus::Void) => return Err(self.refused(Refusal::RolledBackBefore, Some(player))),
+            Some(RoundStatus::Void) => {
+                return Err(self.refused(Refusal::RolledBackBefore, Some(player)));
+            }
         }
         match self.books.bet(self.key) {
             None => {}
@@ -34,14 +44,23 @@ impl<B: Books + ?Sized> Case<'_, B> {
                 return Err(self.refused(Refusal::RolledBackBefore, Some(player)));
             }
             Some(_) => {
-                let why = format!("the bet {} is there although its key is fresh: is this wallet shared by two consumers?", self.key);
+                let why = format!(
+                    "the bet {} is there although its key is fresh: is this wallet shared by two consumers?",
+                    self.key
+                );
                 return Err(Stop::Broken(why));
             }
         }
-        let mut row = known.cloned().unwrap_or_else(|| opened(key, round, player, game));
+        let mut row = known
+            .cloned()
+            .unwrap_or_else(|| opened(key, round, player, game));
         let staked = row.staked.checked_add(money.amount);
         row.staked = staked.ok_or_else(|| self.refused(Refusal::Overflow, Some(player)))?;
-        let wakes = if known.is_none() { vec![key] } else { Vec::new() };
+        let wakes = if known.is_none() {
+            vec![key]
+        } else {
+            Vec::new()
+        };
         self.place(money, row, game);
         Ok(wakes)
     }
@@ -58,7 +77,12 @@ impl<B: Books + ?Sized> Case<'_, B> {
         bet.status = BetStatus::Open;
         bet.ended_by = None;
         round.list(&mut bet);
-        let row = self.row(Verb::Bet).moved(money).refers_to(round.key).noted(game).replied(Some(posted.debit));
+        let row = self
+            .row(Verb::Bet)
+            .moved(money)
+            .refers_to(round.key)
+            .noted(game)
+            .replied(Some(posted.debit));
         self.books.put_bet(bet);
         self.books.put_round(round);
         self.books.put_operation(row);
@@ -74,7 +98,11 @@ impl<B: Books + ?Sized> Case<'_, B> {
             && row.status != RoundStatus::Open
             && self.config.late_win == LateWin::Dead
         {
-            let detail = format!("the player's round {:?} is {}; pay by hand, or set `late_win`", row.id, row.status.as_str());
+            let detail = format!(
+                "the player's round {:?} is {}; pay by hand, or set `late_win`",
+                row.id,
+                row.status.as_str()
+            );
             return Err(Self::dead(Death::LateWin, &detail, "round"));
         }
         let parties = self.parties(money, player)?;
@@ -92,10 +120,18 @@ impl<B: Books + ?Sized> Case<'_, B> {
             self.post(self.key, money, 0).credit
         };
         if let Some(won) = won.filter(|won| won.status == BetStatus::Open) {
-            self.books.put_bet(Bet { status: BetStatus::Won, ended_by: Some(self.key), ..won });
+            self.books.put_bet(Bet {
+                status: BetStatus::Won,
+                ended_by: Some(self.key),
+                ..won
+            });
         }
         self.books.put_round(row);
-        let mut row = self.row(Verb::Win).moved(money).refers_to(key).replied(Some(after));
+        let mut row = self
+            .row(Verb::Win)
+            .moved(money)
+            .refers_to(key)
+            .replied(Some(after));
         row.bet = bet;
         self.books.put_operation(row);
         Ok(Vec::new())
@@ -112,30 +148,50 @@ impl<B: Books + ?Sized> Case<'_, B> {
 
     pub(super) fn rollback(&mut self, bet: Key) -> Result<Wakes, Stop> {
         let Some(row) = self.books.bet(bet).cloned() else {
-            self.books.put_bet(Bet { ended_by: Some(self.key), ..void(bet) });
+            self.books.put_bet(Bet {
+                ended_by: Some(self.key),
+                ..void(bet)
+            });
             let row = self.row(Verb::Rollback).refers_to(bet).tombstone();
             self.books.put_operation(row);
             return Ok(Vec::new());
         };
         match row.status {
-            BetStatus::Void | BetStatus::RolledBack => return Err(self.ignored(Reason::AlreadyRolledBack, row.account)),
+            BetStatus::Void | BetStatus::RolledBack => {
+                return Err(self.ignored(Reason::AlreadyRolledBack, row.account));
+            }
             BetStatus::Won => return Err(self.refused(Refusal::BetSettled, row.account)),
             BetStatus::Open => {}
         }
         let (Some(round), Some(player), Some(house)) = (row.round, row.account, row.house) else {
-            return Err(Stop::Broken(format!("the open bet {bet} names no round: run `semel audit`")));
+            return Err(Stop::Broken(format!(
+                "the open bet {bet} names no round: run `semel audit`"
+            )));
         };
         let Some(round) = self.books.round(round).cloned() else {
-            return Err(Stop::Broken(format!("the round of bet {bet} is missing: run `semel audit`")));
+            return Err(Stop::Broken(format!(
+                "the round of bet {bet} is missing: run `semel audit`"
+            )));
         };
         if round.status != RoundStatus::Open {
             return Err(self.refused(Refusal::BetSettled, Some(player)));
         }
         let money = self.stake_back(house, player, row.amount)?;
         let posted = self.post(self.key, &money, 0);
-        self.books.put_round(Round { staked: round.staked - row.amount, ..round });
-        self.books.put_bet(Bet { status: BetStatus::RolledBack, ended_by: Some(self.key), ..row });
-        let row = self.row(Verb::Rollback).moved(&money).refers_to(bet).replied(Some(posted.credit));
+        self.books.put_round(Round {
+            staked: round.staked - row.amount,
+            ..round
+        });
+        self.books.put_bet(Bet {
+            status: BetStatus::RolledBack,
+            ended_by: Some(self.key),
+            ..row
+        });
+        let row = self
+            .row(Verb::Rollback)
+            .moved(&money)
+            .refers_to(bet)
+            .replied(Some(posted.credit));
         self.books.put_operation(row);
         Ok(Vec::new())
     }
@@ -143,7 +199,12 @@ impl<B: Books + ?Sized> Case<'_, B> {
     /// The checked way back of stakes.
     fn stake_back(&self, house: Key, player: Key, amount: i128) -> Result<Move, Stop> {
         let asset = self.account(player, Some(player))?.asset.clone();
-        let money = Move { debit: house, credit: player, asset, amount };
+        let money = Move {
+            debit: house,
+            credit: player,
+            asset,
+            amount,
+        };
         self.check(&money, Frozen::Pays, player)?;
         Ok(money)
     }
@@ -159,9 +220,16 @@ impl<B: Books + ?Sized> Case<'_, B> {
                 return Err(self.ignored(Reason::AlreadyCancelled, Some(player)));
             }
         }
-        let row = Round { status: RoundStatus::Completed, ended_by: Some(self.key), ..row.clone() };
+        let row = Round {
+            status: RoundStatus::Completed,
+            ended_by: Some(self.key),
+            ..row.clone()
+        };
         self.books.put_round(row);
-        let row = self.row(Verb::CloseRound).refers_to(key).replied(self.snapshot(player));
+        let row = self
+            .row(Verb::CloseRound)
+            .refers_to(key)
+            .replied(self.snapshot(player));
         self.books.put_operation(row);
         Ok(Vec::new())
     }
@@ -170,8 +238,16 @@ impl<B: Books + ?Sized> Case<'_, B> {
         let key = round_key(round.key, player);
         let Some(row) = self.books.round(key).cloned() else {
             let row = opened(key, round, player, None);
-            self.books.put_round(Round { status: RoundStatus::Void, ended_by: Some(self.key), ..row });
-            let row = self.row(Verb::CancelRound).refers_to(key).replied(self.snapshot(player)).tombstone();
+            self.books.put_round(Round {
+                status: RoundStatus::Void,
+                ended_by: Some(self.key),
+                ..row
+            });
+            let row = self
+                .row(Verb::CancelRound)
+                .refers_to(key)
+                .replied(self.snapshot(player))
+                .tombstone();
             self.books.put_operation(row);
             return Ok(vec![key]);
         };
@@ -197,32 +273,59 @@ impl<B: Books + ?Sized> Case<'_, B> {
                 None => stakes.push((house, bet.amount)),
             }
         }
-        let mut note = self.row(Verb::CancelRound).refers_to(round.key).replied(self.snapshot(player));
+        let mut note = self
+            .row(Verb::CancelRound)
+            .refers_to(round.key)
+            .replied(self.snapshot(player));
         let mut returned = 0;
         for (house, stake) in stakes {
             let money = self.stake_back(house, player, stake)?;
             let posted = self.post(self.key, &money, 0);
             returned += stake;
-            note = note.moved(&Move { amount: returned, ..money }).replied(Some(posted.credit));
+            note = note
+                .moved(&Move {
+                    amount: returned,
+                    ..money
+                })
+                .replied(Some(posted.credit));
         }
         for bet in open {
-            self.books.put_bet(Bet { status: BetStatus::RolledBack, ended_by: Some(self.key), ..bet });
+            self.books.put_bet(Bet {
+                status: BetStatus::RolledBack,
+                ended_by: Some(self.key),
+                ..bet
+            });
         }
         let staked = round.staked - returned;
-        self.books.put_round(Round { status: RoundStatus::Cancelled, ended_by: Some(self.key), staked, ..round });
+        self.books.put_round(Round {
+            status: RoundStatus::Cancelled,
+            ended_by: Some(self.key),
+            staked,
+            ..round
+        });
         self.books.put_operation(note);
         Ok(())
     }
 
     fn open_bets(&self, round: &Round) -> Vec<Bet> {
         let mut open: Vec<Bet> = Vec::new();
-        let mut take = |key| open.extend(self.books.bet(key).filter(|bet| bet.status == BetStatus::Open).cloned());
+        let mut take = |key| {
+            open.extend(
+                self.books
+                    .bet(key)
+                    .filter(|bet| bet.status == BetStatus::Open)
+                    .cloned(),
+            )
+        };
         listed(&round.recent).for_each(&mut take);
         let mut chain = round.chain;
         while let Some(key) = chain {
             take(key);
             let lister = self.books.bet(key);
-            lister.iter().flat_map(|bet| listed(&bet.earlier)).for_each(&mut take);
+            lister
+                .iter()
+                .flat_map(|bet| listed(&bet.earlier))
+                .for_each(&mut take);
             chain = lister.and_then(|bet| bet.chain);
         }
         open

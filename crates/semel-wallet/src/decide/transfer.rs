@@ -12,14 +12,21 @@ impl<B: Books + ?Sized> Case<'_, B> {
     pub(super) fn transfer(&mut self, leg: &Leg, reason: Option<&str>) -> Result<Wakes, Stop> {
         let money = self.checked(leg)?;
         let posted = self.post(self.key, money, 0);
-        let row = self.row(Verb::Transfer).moved(money).noted(reason).replied(Some(posted.debit));
+        let row = self
+            .row(Verb::Transfer)
+            .moved(money)
+            .noted(reason)
+            .replied(Some(posted.debit));
         self.books.put_operation(row);
         Ok(vec![self.key])
     }
 
     /// The money of a leg, when it may be moved.
     fn checked<'l>(&self, leg: &'l Leg) -> Result<&'l Move, Stop> {
-        let money = leg.money.as_ref().map_err(|code| self.refused(*code, Some(leg.subject)))?;
+        let money = leg
+            .money
+            .as_ref()
+            .map_err(|code| self.refused(*code, Some(leg.subject)))?;
         self.check(money, Frozen::Stops, leg.subject)?;
         Ok(money)
     }
@@ -27,10 +34,13 @@ impl<B: Books + ?Sized> Case<'_, B> {
     /// Each leg sees the ones before it; the first refusal takes all of them back, so its reply tells the
     /// accounts as they were before the first.
     pub(super) fn transfer_group(&mut self, legs: &[Leg]) -> Result<Wakes, Stop> {
-        let before: Vec<Option<Snapshot>> = legs.iter().map(|leg| self.snapshot(leg.subject)).collect();
+        let before: Vec<Option<Snapshot>> =
+            legs.iter().map(|leg| self.snapshot(leg.subject)).collect();
         let mut first: Option<OperationRow> = None;
         for (number, leg) in legs.iter().enumerate() {
-            let money = self.checked(leg).map_err(|stop| self.of_leg(stop, before[number], number))?;
+            let money = self
+                .checked(leg)
+                .map_err(|stop| self.of_leg(stop, before[number], number))?;
             let key = self.leg_key(number);
             let posted = self.post(key, money, 0);
             let row = OperationRow::new(key, self.id, Verb::TransferGroup).moved(money);
@@ -40,7 +50,10 @@ impl<B: Books + ?Sized> Case<'_, B> {
                     refresh(first, &posted.debit);
                     refresh(first, &posted.credit);
                     let leg = i64::try_from(number).unwrap_or(i64::MAX);
-                    self.books.put_operation(OperationRow { leg, ..row.refers_to(self.key) });
+                    self.books.put_operation(OperationRow {
+                        leg,
+                        ..row.refers_to(self.key)
+                    });
                 }
             }
         }
@@ -55,14 +68,21 @@ impl<B: Books + ?Sized> Case<'_, B> {
         let number = u32::try_from(number).unwrap_or(u32::MAX);
         match number {
             0 => self.key,
-            _ => self.key.numbered_child("leg", number).expect("the name is neither empty nor too long"),
+            _ => self
+                .key
+                .numbered_child("leg", number)
+                .expect("the name is neither empty nor too long"),
         }
     }
 
     /// A refusal of one leg, told with the leg's number.
     fn of_leg(&self, stop: Stop, before: Option<Snapshot>, leg: usize) -> Stop {
-        let Stop::Answer(semel_core::Answer::Refused { code, .. }) = &stop else { return stop };
-        let refusal = Refusal::ALL.iter().find(|known| known.as_str() == code.as_str());
+        let Stop::Answer(semel_core::Answer::Refused { code, .. }) = &stop else {
+            return stop;
+        };
+        let refusal = Refusal::ALL
+            .iter()
+            .find(|known| known.as_str() == code.as_str());
         refusal.map_or(stop, |refusal| self.refused_on(*refusal, before, Some(leg)))
     }
 
@@ -72,30 +92,46 @@ impl<B: Books + ?Sized> Case<'_, B> {
         if original.reversed_by.is_some() {
             return Err(self.refused(Refusal::AlreadyReversed, original.debit));
         }
-        let (Verb::Transfer, 0, Some((money, payer))) = (original.verb, original.refunded, back(original)) else {
+        let (Verb::Transfer, 0, Some((money, payer))) =
+            (original.verb, original.refunded, back(original))
+        else {
             return Err(self.refused(Refusal::NotReversible, original.debit));
         };
-        let reversed = OperationRow { reversed_by: Some(self.key), ..original.clone() };
+        let reversed = OperationRow {
+            reversed_by: Some(self.key),
+            ..original.clone()
+        };
         self.give_back(Verb::Reverse, &money, payer, reversed)
     }
 
     /// Gives a part of a capture or transfer back.
-    pub(super) fn refund(&mut self, capture: Key, amount: &Result<Quantity, Refusal>) -> Result<Wakes, Stop> {
+    pub(super) fn refund(
+        &mut self,
+        capture: Key,
+        amount: &Result<Quantity, Refusal>,
+    ) -> Result<Wakes, Stop> {
         let payer = self.books.operation(capture).and_then(|row| row.debit);
         let quantity = amount.as_ref().map_err(|code| self.refused(*code, payer))?;
         let original = self.original(capture)?;
-        let (Verb::Capture | Verb::Transfer, Some((whole, payer))) = (original.verb, back(original)) else {
+        let (Verb::Capture | Verb::Transfer, Some((whole, payer))) =
+            (original.verb, back(original))
+        else {
             return Err(self.refused(Refusal::TransferNotFound, original.debit));
         };
         let no = |code| self.refused(code, Some(payer));
-        let amount = quantity.minor(self.config.asset(&whole.asset)).map_err(no)?;
+        let amount = quantity
+            .minor(self.config.asset(&whole.asset))
+            .map_err(no)?;
         if amount > whole.amount - original.refunded {
             return Err(no(Refusal::RefundExceedsCapture));
         }
         if original.reversed_by.is_some() {
             return Err(no(Refusal::AlreadyReversed));
         }
-        let refunded = OperationRow { refunded: original.refunded + amount, ..original.clone() };
+        let refunded = OperationRow {
+            refunded: original.refunded + amount,
+            ..original.clone()
+        };
         self.give_back(Verb::Refund, &Move { amount, ..whole }, payer, refunded)
     }
 
@@ -104,10 +140,20 @@ impl<B: Books + ?Sized> Case<'_, B> {
         self.books.operation(key).ok_or_else(absent)
     }
 
-    fn give_back(&mut self, verb: Verb, money: &Move, payer: Key, original: OperationRow) -> Result<Wakes, Stop> {
+    fn give_back(
+        &mut self,
+        verb: Verb,
+        money: &Move,
+        payer: Key,
+        original: OperationRow,
+    ) -> Result<Wakes, Stop> {
         self.check(money, Frozen::Pays, payer)?;
         let posted = self.post(self.key, money, 0);
-        let row = self.row(verb).moved(money).refers_to(original.key).replied(Some(posted.credit));
+        let row = self
+            .row(verb)
+            .moved(money)
+            .refers_to(original.key)
+            .replied(Some(posted.credit));
         self.books.put_operation(original);
         self.books.put_operation(row);
         Ok(vec![self.key])
@@ -118,12 +164,23 @@ impl<B: Books + ?Sized> Case<'_, B> {
 fn back(original: &OperationRow) -> Option<(Move, Key)> {
     let (debit, credit) = original.debit.zip(original.credit)?;
     let (asset, amount) = original.asset.clone().zip(original.amount)?;
-    Some((Move { debit: credit, credit: debit, asset, amount }, debit))
+    Some((
+        Move {
+            debit: credit,
+            credit: debit,
+            asset,
+            amount,
+        },
+        debit,
+    ))
 }
 
 /// The group's reply tells its first debit side as it is after the last leg.
 fn refresh(first: &mut OperationRow, after: &Snapshot) {
-    if first.reply.is_some_and(|reply| reply.account == after.account) {
+    if first
+        .reply
+        .is_some_and(|reply| reply.account == after.account)
+    {
         first.reply = Some(*after);
     }
 }

@@ -18,7 +18,9 @@ impl Naming<'_, '_> {
     pub(super) fn operation(&mut self, own: Key, operation: &Operation) {
         match operation {
             Operation::OpenAccount { account, .. } => self.lock(ACCOUNT, account.key),
-            Operation::Freeze(account) | Operation::Unfreeze(account) | Operation::CloseAccount(account) => {
+            Operation::Freeze(account)
+            | Operation::Unfreeze(account)
+            | Operation::CloseAccount(account) => {
                 self.lock(ACCOUNT, *account);
             }
             Operation::Transfer { leg, .. } => self.leg(leg),
@@ -27,10 +29,15 @@ impl Naming<'_, '_> {
                 self.leg(leg);
                 self.lock(HOLD, hold.key);
             }
-            Operation::Reverse { transfer: original } | Operation::Refund { capture: original, .. } => {
+            Operation::Reverse { transfer: original }
+            | Operation::Refund {
+                capture: original, ..
+            } => {
                 self.way_back(*original);
             }
-            Operation::Capture { hold, .. } | Operation::Release { hold } | Operation::Expire { hold } => {
+            Operation::Capture { hold, .. }
+            | Operation::Release { hold }
+            | Operation::Expire { hold } => {
                 self.hold(*hold);
             }
             Operation::Bet { round, leg, .. } => {
@@ -50,7 +57,9 @@ impl Naming<'_, '_> {
                 self.lock(ROUND, round_key(*round, *account));
                 self.lock(ACCOUNT, *account);
             }
-            Operation::CancelRound { round, account } => self.cancel(round_key(round.key, *account), *account),
+            Operation::CancelRound { round, account } => {
+                self.cancel(round_key(round.key, *account), *account)
+            }
         }
     }
 
@@ -73,7 +82,12 @@ impl Naming<'_, '_> {
 
     fn leg(&mut self, leg: &Leg) {
         match &leg.money {
-            Ok(Move { debit, credit, amount, .. }) => {
+            Ok(Move {
+                debit,
+                credit,
+                amount,
+                ..
+            }) => {
                 self.account(*debit, *amount);
                 self.account(*credit, *amount);
             }
@@ -86,7 +100,10 @@ impl Naming<'_, '_> {
         self.follow(OPERATION, original);
         if let Some(Row::Operation(row)) = self.names.row(OPERATION, &Value::Key(original)) {
             let (debit, credit, amount) = (row.debit, row.credit, row.amount.unwrap_or(0));
-            debit.into_iter().chain(credit).for_each(|account| self.account(account, amount));
+            debit
+                .into_iter()
+                .chain(credit)
+                .for_each(|account| self.account(account, amount));
         }
     }
 
@@ -102,8 +119,17 @@ impl Naming<'_, '_> {
     fn rollback(&mut self, bet: Key) {
         self.follow(BET, bet);
         if let Some(Row::Bet(row)) = self.names.row(BET, &Value::Key(bet)) {
-            let Bet { round, account, house, amount, .. } = **row;
-            account.into_iter().chain(house).for_each(|account| self.account(account, amount));
+            let Bet {
+                round,
+                account,
+                house,
+                amount,
+                ..
+            } = **row;
+            account
+                .into_iter()
+                .chain(house)
+                .for_each(|account| self.account(account, amount));
             if let Some(round) = round {
                 self.lock(ROUND, round);
             }
@@ -115,7 +141,9 @@ impl Naming<'_, '_> {
         self.lock(ACCOUNT, player);
         if let Some(Row::Round(row)) = self.names.row(ROUND, &Value::Key(round)) {
             let (recent, chain, staked) = (row.recent.clone(), row.chain, row.staked);
-            listed(&recent).chain(chain).for_each(|bet| self.cancelled(bet, staked));
+            listed(&recent)
+                .chain(chain)
+                .for_each(|bet| self.cancelled(bet, staked));
         }
     }
 
@@ -123,7 +151,9 @@ impl Naming<'_, '_> {
     fn cancelled(&mut self, mut bet: Key, staked: i128) {
         loop {
             self.follow(BET, bet);
-            let Some(Row::Bet(row)) = self.names.row(BET, &Value::Key(bet)) else { return };
+            let Some(Row::Bet(row)) = self.names.row(BET, &Value::Key(bet)) else {
+                return;
+            };
             let (house, earlier, chain) = (row.house, row.earlier.clone(), row.chain);
             if let Some(house) = house {
                 self.account(house, staked);

@@ -8,7 +8,8 @@ use crate::books::{Books, Change};
 use crate::decide::snapshot_of;
 use crate::model::raised;
 use crate::row::{
-    ACCOUNT, Account, BET, Bet, ENTRY, Entry, HOLD, Hold, Limit, OPERATION, OperationRow, ROUND, Round, Row, Snapshot,
+    ACCOUNT, Account, BET, Bet, ENTRY, Entry, HOLD, Hold, Limit, OPERATION, OperationRow, ROUND,
+    Round, Row, Snapshot,
 };
 
 pub(super) struct OnStage<'s>(pub(super) &'s mut dyn Stage<Row>);
@@ -52,25 +53,36 @@ impl Books for OnStage<'_> {
         let key = Value::Key(row.key);
         match row.reply.filter(|reply| reply.relative) {
             None => self.0.put(OPERATION, key, Row::Operation(Box::new(row))),
-            Some(reply) => self.0.put_after(OPERATION, key, Row::Operation(Box::new(row)), of_account(reply.account)),
+            Some(reply) => self.0.put_after(
+                OPERATION,
+                key,
+                Row::Operation(Box::new(row)),
+                of_account(reply.account),
+            ),
         }
     }
 
     fn put_hold(&mut self, row: Hold) {
-        self.0.put(HOLD, Value::Key(row.key), Row::Hold(Box::new(row)));
+        self.0
+            .put(HOLD, Value::Key(row.key), Row::Hold(Box::new(row)));
     }
 
     fn put_bet(&mut self, row: Bet) {
-        self.0.put(BET, Value::Key(row.key), Row::Bet(Box::new(row)));
+        self.0
+            .put(BET, Value::Key(row.key), Row::Bet(Box::new(row)));
     }
 
     fn put_round(&mut self, row: Round) {
-        self.0.put(ROUND, Value::Key(row.key), Row::Round(Box::new(row)));
+        self.0
+            .put(ROUND, Value::Key(row.key), Row::Round(Box::new(row)));
     }
 
     /// An account with a limit is always locked, and put as a whole: cheaper than raising its counters.
     fn add(&mut self, account: Key, change: Change) -> Snapshot {
-        if let Some(row) = self.account(account).filter(|row| row.limit == Limit::NoNegative) {
+        if let Some(row) = self
+            .account(account)
+            .filter(|row| row.limit == Limit::NoNegative)
+        {
             let row = raised(row, change);
             let after = snapshot_of(&row);
             self.put_account(row);
@@ -90,7 +102,10 @@ impl Books for OnStage<'_> {
 }
 
 fn of_account(account: Key) -> Name {
-    Name { table: ACCOUNT, id: Value::Key(account) }
+    Name {
+        table: ACCOUNT,
+        id: Value::Key(account),
+    }
 }
 
 fn snapshot(account: Key, counters: &[i128], relative: bool) -> Snapshot {

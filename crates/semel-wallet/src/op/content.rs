@@ -35,7 +35,12 @@ enum Rule {
 
 type Spec = &'static [(&'static str, Rule)];
 
-const LEG: Spec = &[("amount", Rule::Amount), ("asset", Rule::Plain), ("credit", Rule::Key), ("debit", Rule::Key)];
+const LEG: Spec = &[
+    ("amount", Rule::Amount),
+    ("asset", Rule::Plain),
+    ("credit", Rule::Key),
+    ("debit", Rule::Key),
+];
 
 /// The known fields of an operation beside `at`, sorted by name.
 const fn spec(verb: Verb) -> Spec {
@@ -50,10 +55,27 @@ const fn spec(verb: Verb) -> Spec {
     match verb {
         Verb::OpenAccount => &[ACCOUNT, ASSET, ID, ("kind", Kind), ("limit", Limit), OP],
         Verb::Freeze | Verb::Unfreeze | Verb::CloseAccount => &[ACCOUNT, ID, OP],
-        Verb::Transfer => &[AMOUNT, ASSET, ("credit", Key), ("debit", Key), ID, OP, ("reason", Plain)],
+        Verb::Transfer => &[
+            AMOUNT,
+            ASSET,
+            ("credit", Key),
+            ("debit", Key),
+            ID,
+            OP,
+            ("reason", Plain),
+        ],
         Verb::TransferGroup => &[ID, ("legs", Legs), OP],
         Verb::Reverse => &[ID, OP, ("transfer", Key)],
-        Verb::Authorize => &[AMOUNT, ASSET, ("credit", Key), ("debit", Key), ("expires_at", Plain), HOLD, ID, OP],
+        Verb::Authorize => &[
+            AMOUNT,
+            ASSET,
+            ("credit", Key),
+            ("debit", Key),
+            ("expires_at", Plain),
+            HOLD,
+            ID,
+            OP,
+        ],
         Verb::Capture => &[AMOUNT, ("final", Final), HOLD, ID, OP],
         Verb::Release | Verb::Expire => &[HOLD, ID, OP],
         Verb::Refund => &[AMOUNT, ("capture", Key), ID, OP],
@@ -71,34 +93,56 @@ pub(crate) fn known_fields(verb: Verb) -> impl Iterator<Item = &'static str> {
 
 /// The content to fingerprint. Of an unknown operation every field but `at` counts.
 pub(crate) fn content<'a>(object: &'a Object<'a>, keys: &Keys<'a>, config: &Config) -> Content<'a> {
-    match get(object, "op").and_then(Json::text).and_then(Verb::of_wire) {
+    match get(object, "op")
+        .and_then(Json::text)
+        .and_then(Verb::of_wire)
+    {
         Some(verb) => known(object, spec(verb), keys, config),
         None => object
             .iter()
             .filter(|(name, _)| *name != "at")
-            .fold(Content::new(), |content, (name, value)| content.field(name, Canon::Json(value))),
+            .fold(Content::new(), |content, (name, value)| {
+                content.field(name, Canon::Json(value))
+            }),
     }
 }
 
 /// The field, as the payload names it, by which the content differs from what was stored.
-pub(crate) fn differing(object: &Object<'_>, config: &Config, stored: &FieldSums) -> Option<String> {
+pub(crate) fn differing(
+    object: &Object<'_>,
+    config: &Config,
+    stored: &FieldSums,
+) -> Option<String> {
     let field = content(object, &Keys::default(), config).differing(stored)?;
     Some(as_written(object, field))
 }
 
 /// `amount` is `value` where the payload says so.
 fn as_written(object: &Object<'_>, field: String) -> String {
-    let Some(before) = field.strip_suffix("amount") else { return field };
-    let holder = match before.strip_prefix("legs/").and_then(|rest| rest.strip_suffix('/')) {
+    let Some(before) = field.strip_suffix("amount") else {
+        return field;
+    };
+    let holder = match before
+        .strip_prefix("legs/")
+        .and_then(|rest| rest.strip_suffix('/'))
+    {
         Some(number) => leg_at(object, number),
         None => Some(object),
     };
-    let by_value = holder.is_some_and(|holder| get(holder, "amount").is_none() && get(holder, "value").is_some());
-    if by_value { format!("{before}value") } else { field }
+    let by_value = holder
+        .is_some_and(|holder| get(holder, "amount").is_none() && get(holder, "value").is_some());
+    if by_value {
+        format!("{before}value")
+    } else {
+        field
+    }
 }
 
 fn leg_at<'a>(object: &'a Object<'a>, number: &str) -> Option<&'a Object<'a>> {
-    get(object, "legs")?.array()?.get(number.parse::<usize>().ok()?)?.object()
+    get(object, "legs")?
+        .array()?
+        .get(number.parse::<usize>().ok()?)?
+        .object()
 }
 
 fn get<'a>(object: &'a Object<'a>, name: &str) -> Option<&'a Json<'a>> {
@@ -110,10 +154,19 @@ fn known<'a>(object: &'a Object<'a>, spec: Spec, keys: &Keys<'a>, config: &Confi
         let value = get(object, name);
         match rule {
             Rule::Amount => amount(object, config, content),
-            Rule::Key => content.field_if(name, value.map(|v| keys.of(v).map_or(Canon::Json(v), Canon::Key))),
+            Rule::Key => content.field_if(
+                name,
+                value.map(|v| keys.of(v).map_or(Canon::Json(v), Canon::Key)),
+            ),
             Rule::Plain => content.field_if(name, value.map(plain)),
-            Rule::Kind => content.field(name, value.map_or(Canon::Text(Kind::Cash.as_str()), Canon::Json)),
-            Rule::Limit => content.field(name, value.map_or_else(|| default_limit(object), Canon::Json)),
+            Rule::Kind => content.field(
+                name,
+                value.map_or(Canon::Text(Kind::Cash.as_str()), Canon::Json),
+            ),
+            Rule::Limit => content.field(
+                name,
+                value.map_or_else(|| default_limit(object), Canon::Json),
+            ),
             Rule::Final => content.field(name, value.map_or(Canon::Bool(true), Canon::Json)),
             Rule::Legs => content.field_if(name, value.map(|v| legs(v, keys, config))),
         }
@@ -122,18 +175,30 @@ fn known<'a>(object: &'a Object<'a>, spec: Spec, keys: &Keys<'a>, config: &Confi
 
 /// A number is its source text here too, so that a game `5` is the game `"5"`.
 fn plain<'a>(value: &'a Json<'a>) -> Canon<'a> {
-    value.text_or_number().map_or(Canon::Json(value), Canon::Text)
+    value
+        .text_or_number()
+        .map_or(Canon::Json(value), Canon::Text)
 }
 
 fn default_limit<'a>(object: &Object<'_>) -> Canon<'a> {
-    let kind = get(object, "kind").and_then(Json::text).and_then(Kind::of_word).unwrap_or(Kind::Cash);
+    let kind = get(object, "kind")
+        .and_then(Json::text)
+        .and_then(Kind::of_word)
+        .unwrap_or(Kind::Cash);
     Canon::Text(kind.limit().as_str())
 }
 
 fn legs<'a>(value: &'a Json<'a>, keys: &Keys<'a>, config: &Config) -> Canon<'a> {
-    let items = value.array().and_then(|items| items.iter().map(Json::object).collect::<Option<Vec<_>>>());
+    let items = value
+        .array()
+        .and_then(|items| items.iter().map(Json::object).collect::<Option<Vec<_>>>());
     match items {
-        Some(items) => Canon::List(items.into_iter().map(|leg| known(leg, LEG, keys, config)).collect()),
+        Some(items) => Canon::List(
+            items
+                .into_iter()
+                .map(|leg| known(leg, LEG, keys, config))
+                .collect(),
+        ),
         None => Canon::Json(value),
     }
 }
@@ -146,27 +211,41 @@ fn amount<'a>(object: &'a Object<'a>, config: &Config, content: Content<'a>) -> 
             None => content.field("value", plain(value)),
         },
         // Malformed, and so different from anything that was ever applied.
-        (Some(amount), Some(value)) => content.field("amount", minor(amount)).field("value", plain(value)),
+        (Some(amount), Some(value)) => content
+            .field("amount", minor(amount))
+            .field("value", plain(value)),
         (None, None) => content,
     }
 }
 
 fn minor<'a>(amount: &'a Json<'a>) -> Canon<'a> {
-    let units = amount.text_or_number().and_then(|text| minor_units(text).ok());
+    let units = amount
+        .text_or_number()
+        .and_then(|text| minor_units(text).ok());
     units.map_or_else(|| plain(amount), Canon::Integer)
 }
 
 fn exact(object: &Object<'_>, value: &Json<'_>, config: &Config) -> Option<i128> {
     let asset = config.asset(get(object, "asset")?.text()?)?;
-    Decimal::parse(value.text_or_number()?).ok()?.at_scale(asset.scale).ok()
+    Decimal::parse(value.text_or_number()?)
+        .ok()?
+        .at_scale(asset.scale)
+        .ok()
 }
 
 /// The wallet's own lane of a message: `round`, else `hold`, else `account`, else `debit` (of a group's
 /// first leg), else the id it refers to. Messages of one number stay in order.
 pub(crate) fn lane<'o>(object: &'o Object<'o>, keys: &Keys<'o>) -> Option<u64> {
-    const NAMES: [&str; 7] = ["round", "hold", "account", "debit", "transfer", "capture", "bet"];
+    const NAMES: [&str; 7] = [
+        "round", "hold", "account", "debit", "transfer", "capture", "bet",
+    ];
     let of = |name: &str| match (object.get(name), name) {
-        (None, "debit") => object.get("legs")?.array()?.first()?.get("debit").and_then(|id| keys.of(id)),
+        (None, "debit") => object
+            .get("legs")?
+            .array()?
+            .first()?
+            .get("debit")
+            .and_then(|id| keys.of(id)),
         (value, _) => value.and_then(|id| keys.of(id)),
     };
     NAMES.iter().find_map(|name| of(name)).map(spread)
@@ -175,6 +254,10 @@ pub(crate) fn lane<'o>(object: &'o Object<'o>, keys: &Keys<'o>) -> Option<u64> {
 /// A number of a key that differs in all bits also where keys start with a time.
 fn spread(key: Key) -> u64 {
     let (high, low) = key.as_bytes().split_at(8);
-    let half = |bytes: &[u8]| bytes.iter().fold(0_u64, |sum, byte| sum << 8 | u64::from(*byte));
+    let half = |bytes: &[u8]| {
+        bytes
+            .iter()
+            .fold(0_u64, |sum, byte| sum << 8 | u64::from(*byte))
+    };
     (half(high) ^ half(low).rotate_left(32)).wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }

@@ -16,14 +16,30 @@ pub(super) struct Fields<'o, 'k> {
 
 impl<'o, 'k> Fields<'o, 'k> {
     pub(super) fn new(object: &'o Object<'o>, keys: &'k Keys<'o>) -> Self {
-        Self { object, keys, inside: None }
+        Self {
+            object,
+            keys,
+            inside: None,
+        }
     }
 
     /// The fields of an item of a list.
-    pub(super) fn of_item(&self, list: &'static str, number: usize, item: &'o Json<'o>) -> Result<Self, Dead> {
+    pub(super) fn of_item(
+        &self,
+        list: &'static str,
+        number: usize,
+        item: &'o Json<'o>,
+    ) -> Result<Self, Dead> {
         match item.object() {
-            Some(object) => Ok(Self { object, keys: self.keys, inside: Some((list, number)) }),
-            None => Err(malformed(format!("{list}/{number}"), &format!("is {}, not an object", item.kind()))),
+            Some(object) => Ok(Self {
+                object,
+                keys: self.keys,
+                inside: Some((list, number)),
+            }),
+            None => Err(malformed(
+                format!("{list}/{number}"),
+                &format!("is {}, not an object", item.kind()),
+            )),
         }
     }
 
@@ -33,7 +49,8 @@ impl<'o, 'k> Fields<'o, 'k> {
     }
 
     fn required(&self, name: &str) -> Result<&'o Json<'o>, Dead> {
-        self.get(name).ok_or_else(|| self.bad(name, "is missing or null"))
+        self.get(name)
+            .ok_or_else(|| self.bad(name, "is missing or null"))
     }
 
     #[cold]
@@ -51,13 +68,19 @@ impl<'o, 'k> Fields<'o, 'k> {
 
     pub(super) fn text(&self, name: &str) -> Result<&'o str, Dead> {
         let value = self.required(name)?;
-        value.text().ok_or_else(|| self.ill_typed(name, value, "text"))
+        value
+            .text()
+            .ok_or_else(|| self.ill_typed(name, value, "text"))
     }
 
     /// Free text for people; numbers are taken as their source text.
     pub(super) fn note(&self, name: &str) -> Result<Option<Box<str>>, Dead> {
-        let Some(value) = self.get(name) else { return Ok(None) };
-        let text = value.text_or_number().ok_or_else(|| self.ill_typed(name, value, "text"))?;
+        let Some(value) = self.get(name) else {
+            return Ok(None);
+        };
+        let text = value
+            .text_or_number()
+            .ok_or_else(|| self.ill_typed(name, value, "text"))?;
         Ok(Some(text.into()))
     }
 
@@ -74,14 +97,18 @@ impl<'o, 'k> Fields<'o, 'k> {
     }
 
     pub(super) fn optional_key(&self, name: &str) -> Result<Option<Key>, Dead> {
-        self.get(name).map(|value| self.key_of(name, value)).transpose()
+        self.get(name)
+            .map(|value| self.key_of(name, value))
+            .transpose()
     }
 
     /// An id with its source text.
     pub(super) fn named(&self, name: &str) -> Result<Named, Dead> {
         let value = self.required(name)?;
         let key = self.key_of(name, value)?;
-        let id = value.text_or_number().expect("a key is made of text or a number only");
+        let id = value
+            .text_or_number()
+            .expect("a key is made of text or a number only");
         Ok(Named { key, id: id.into() })
     }
 
@@ -93,49 +120,80 @@ impl<'o, 'k> Fields<'o, 'k> {
         }
     }
 
-    pub(super) fn choice<T>(&self, name: &str, of: impl Fn(&str) -> Option<T>) -> Result<Option<T>, Dead> {
-        let Some(value) = self.get(name) else { return Ok(None) };
-        let word = value.text().ok_or_else(|| self.ill_typed(name, value, "text"))?;
+    pub(super) fn choice<T>(
+        &self,
+        name: &str,
+        of: impl Fn(&str) -> Option<T>,
+    ) -> Result<Option<T>, Dead> {
+        let Some(value) = self.get(name) else {
+            return Ok(None);
+        };
+        let word = value
+            .text()
+            .ok_or_else(|| self.ill_typed(name, value, "text"))?;
         match of(word) {
             Some(chosen) => Ok(Some(chosen)),
-            None => Err(self.bad(name, format_args!("is {word:?}, which is none of its words"))),
+            None => Err(self.bad(
+                name,
+                format_args!("is {word:?}, which is none of its words"),
+            )),
         }
     }
 
     /// A time with offset, as Unix µs.
     pub(super) fn time(&self, name: &str) -> Result<Option<i64>, Dead> {
-        let Some(value) = self.get(name) else { return Ok(None) };
-        let text = value.text().ok_or_else(|| self.ill_typed(name, value, "a time (RFC 3339 with offset)"))?;
+        let Some(value) = self.get(name) else {
+            return Ok(None);
+        };
+        let text = value
+            .text()
+            .ok_or_else(|| self.ill_typed(name, value, "a time (RFC 3339 with offset)"))?;
         match text.parse::<jiff::Timestamp>() {
             Ok(time) => Ok(Some(time.as_microsecond())),
-            Err(e) => Err(self.bad(name, format_args!("is no time of RFC 3339 with offset: {e}"))),
+            Err(e) => Err(self.bad(
+                name,
+                format_args!("is no time of RFC 3339 with offset: {e}"),
+            )),
         }
     }
 
     pub(super) fn list(&self, name: &str) -> Result<&'o [Json<'o>], Dead> {
         let value = self.required(name)?;
-        value.array().ok_or_else(|| self.ill_typed(name, value, "an array"))
+        value
+            .array()
+            .ok_or_else(|| self.ill_typed(name, value, "an array"))
     }
 
     /// The source text of `amount` or `value`.
     pub(super) fn written_amount(&self) -> Result<Option<Written<'o>>, Dead> {
         let source = |name: &'static str, value: &'o Json<'o>| {
-            value.text_or_number().ok_or_else(|| self.ill_typed(name, value, "an amount"))
+            value
+                .text_or_number()
+                .ok_or_else(|| self.ill_typed(name, value, "an amount"))
         };
         match (self.get("amount"), self.get("value")) {
-            (Some(_), Some(_)) => Err(self.bad("value", "is given beside `amount`: send one of them")),
-            (Some(amount), None) => source("amount", amount).map(|text| Some(Written::Amount(text))),
+            (Some(_), Some(_)) => {
+                Err(self.bad("value", "is given beside `amount`: send one of them"))
+            }
+            (Some(amount), None) => {
+                source("amount", amount).map(|text| Some(Written::Amount(text)))
+            }
             (None, Some(value)) => source("value", value).map(|text| Some(Written::Value(text))),
             (None, None) => Ok(None),
         }
     }
 
     pub(super) fn required_amount(&self) -> Result<Written<'o>, Dead> {
-        self.written_amount()?.ok_or_else(|| self.bad("amount", "is missing, and so is `value`"))
+        self.written_amount()?
+            .ok_or_else(|| self.bad("amount", "is missing, and so is `value`"))
     }
 }
 
 #[cold]
 fn malformed(field: String, what: &str) -> Dead {
-    Dead { code: Death::Malformed, detail: format!("`{field}` {what}"), field: Some(field) }
+    Dead {
+        code: Death::Malformed,
+        detail: format!("`{field}` {what}"),
+        field: Some(field),
+    }
 }

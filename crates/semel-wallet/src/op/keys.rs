@@ -22,7 +22,9 @@ impl<'j> Keys<'j> {
     /// The key of an id, where it is one.
     pub(crate) fn of(&self, id: &'j Json<'j>) -> Option<Key> {
         let mut known = self.known.borrow_mut();
-        let place = known.iter().position(|slot| slot.is_none_or(|(seen, _)| ptr::eq(seen, id)));
+        let place = known
+            .iter()
+            .position(|slot| slot.is_none_or(|(seen, _)| ptr::eq(seen, id)));
         if let Some((_, key)) = place.and_then(|place| known[place]) {
             return key;
         }

@@ -31,7 +31,13 @@ pub struct Check {
 
 impl Check {
     const fn new(name: &'static str) -> Self {
-        Self { name, ok: true, checked: 0, violations: 0, examples: Vec::new() }
+        Self {
+            name,
+            ok: true,
+            checked: 0,
+            violations: 0,
+            examples: Vec::new(),
+        }
     }
 
     fn that(&mut self, holds: bool, example: impl FnOnce() -> String) {
@@ -54,12 +60,26 @@ pub(super) async fn run<Q: Query>(reader: &Reader<'_, Q>) -> Result<Vec<Check>, 
     let mut checks = accounts(reader).await?;
     checks.push(strays(reader).await?);
     checks.push(operations(reader).await?);
-    checks.push(totals(reader, "pending_is_the_sum_of_open_holds", reader.sql.audit_pending).await?);
+    checks.push(
+        totals(
+            reader,
+            "pending_is_the_sum_of_open_holds",
+            reader.sql.audit_pending,
+        )
+        .await?,
+    );
     checks.push(holds(reader).await?);
     checks.push(refunds(reader).await?);
     checks.push(reversals(reader).await?);
     checks.extend(bets(reader).await?);
-    checks.push(totals(reader, "staked_is_the_sum_of_standing_bets", reader.sql.audit_staked).await?);
+    checks.push(
+        totals(
+            reader,
+            "staked_is_the_sum_of_standing_bets",
+            reader.sql.audit_staked,
+        )
+        .await?,
+    );
     checks.push(totals(reader, "paid_is_the_sum_of_wins", reader.sql.audit_paid).await?);
     checks.extend(keys(reader).await?);
     Ok(checks)
@@ -89,7 +109,8 @@ async fn grouped<Q: Query>(
 }
 
 fn name_of(values: &[Value]) -> String {
-    text(&values[1]).unwrap_or_else(|| key(&values[0]).map_or_else(String::new, |key| key.to_string()))
+    text(&values[1])
+        .unwrap_or_else(|| key(&values[0]).map_or_else(String::new, |key| key.to_string()))
 }
 
 /// The account in hand: its stored counters, and what its entries make of them.
@@ -121,7 +142,10 @@ impl Sum {
     fn entry(&mut self, values: &[Value]) {
         self.entries += 1;
         self.gap |= int(&values[7]) != Some(self.entries);
-        self.total = self.total.zip(amount(&values[8])).and_then(|(sum, entry)| sum.checked_add(entry));
+        self.total = self
+            .total
+            .zip(amount(&values[8]))
+            .and_then(|(sum, entry)| sum.checked_add(entry));
         self.broken |= amount(&values[9]) != self.total;
     }
 }
@@ -149,27 +173,55 @@ impl Accounts {
         if let Some(open) = &mut self.open {
             open.entry(values);
         }
-        let sum = self.zero.entry(text(&values[2]).unwrap_or_default()).or_insert(Some(0));
-        *sum = sum.zip(amount(&values[8])).and_then(|(sum, entry)| sum.checked_add(entry));
+        let sum = self
+            .zero
+            .entry(text(&values[2]).unwrap_or_default())
+            .or_insert(Some(0));
+        *sum = sum
+            .zip(amount(&values[8]))
+            .and_then(|(sum, entry)| sum.checked_add(entry));
     }
 
     fn limit(&mut self, values: &[Value]) {
         let unlimited = text(&values[3]).as_deref() == Some("none");
         let (posted, pending) = (amount(&values[4]), amount(&values[5]));
-        let available = posted.zip(pending).and_then(|(posted, pending)| posted.checked_sub(pending));
-        self.limits.that(unlimited || available.is_some_and(|available| available >= 0), || {
-            format!("{}: posted {posted:?}, pending {pending:?}", name_of(values))
-        });
+        let available = posted
+            .zip(pending)
+            .and_then(|(posted, pending)| posted.checked_sub(pending));
+        self.limits.that(
+            unlimited || available.is_some_and(|available| available >= 0),
+            || {
+                format!(
+                    "{}: posted {posted:?}, pending {pending:?}",
+                    name_of(values)
+                )
+            },
+        );
     }
 
     fn end(&mut self) {
         let Some(sum) = self.open.take() else { return };
-        let Sum { name, posted, version, total, entries, .. } = &sum;
-        self.balance.that(posted == total, || format!("{name}: posted {posted:?}, entries {total:?}"));
-        self.versions.that(!sum.gap && *version == Some(*entries), || {
-            format!("{name}: version {version:?}, {entries} entries{}", if sum.gap { " with gaps" } else { "" })
+        let Sum {
+            name,
+            posted,
+            version,
+            total,
+            entries,
+            ..
+        } = &sum;
+        self.balance.that(posted == total, || {
+            format!("{name}: posted {posted:?}, entries {total:?}")
         });
-        self.chain.that(!sum.broken, || format!("{name}: a balance_after is not the sum so far"));
+        self.versions
+            .that(!sum.gap && *version == Some(*entries), || {
+                format!(
+                    "{name}: version {version:?}, {entries} entries{}",
+                    if sum.gap { " with gaps" } else { "" }
+                )
+            });
+        self.chain.that(!sum.broken, || {
+            format!("{name}: a balance_after is not the sum so far")
+        });
     }
 
     fn checks(mut self) -> Vec<Check> {
@@ -204,7 +256,11 @@ async fn strays<Q: Query>(reader: &Reader<'_, Q>) -> Result<Check, Fault> {
     let mut check = Check::new("entries_have_an_account_and_an_operation");
     reader
         .each(reader.sql.audit_strays, &[], |values| {
-            check.violated(format!("version {:?} of operation {:?}", int(&values[1]), key(&values[0])));
+            check.violated(format!(
+                "version {:?} of operation {:?}",
+                int(&values[1]),
+                key(&values[0])
+            ));
             Ok(true)
         })
         .await?;
@@ -216,7 +272,9 @@ async fn operations<Q: Query>(reader: &Reader<'_, Q>) -> Result<Check, Fault> {
     let mut check = Check::new("entries_of_an_operation_sum_to_zero");
     grouped(reader, reader.sql.audit_operations, |entries| {
         let sum = sum(entries, 1);
-        check.that(sum == Some(0), || format!("{:?}: {sum:?}", key(&entries[0][0])));
+        check.that(sum == Some(0), || {
+            format!("{:?}: {sum:?}", key(&entries[0][0]))
+        });
     })
     .await?;
     Ok(check)
@@ -224,8 +282,13 @@ async fn operations<Q: Query>(reader: &Reader<'_, Q>) -> Result<Check, Fault> {
 
 /// The sum of a column, without its NULLs.
 fn sum(rows: &[Vec<Value>], column: usize) -> Option<i128> {
-    let known = rows.iter().map(|row| &row[column]).filter(|value| **value != Value::Null);
-    known.map(amount).try_fold(0_i128, |sum, amount| sum.checked_add(amount?))
+    let known = rows
+        .iter()
+        .map(|row| &row[column])
+        .filter(|value| **value != Value::Null);
+    known
+        .map(amount)
+        .try_fold(0_i128, |sum, amount| sum.checked_add(amount?))
 }
 
 async fn holds<Q: Query>(reader: &Reader<'_, Q>) -> Result<Check, Fault> {
@@ -240,17 +303,33 @@ async fn holds<Q: Query>(reader: &Reader<'_, Q>) -> Result<Check, Fault> {
 /// Columns: key, id, amount, captured, remaining, status, and an operation's word and amount.
 fn hold_is_sound(rows: &[Vec<Value>]) -> Option<bool> {
     let hold = &rows[0];
-    let (authorized, captured, remaining) = (amount(&hold[2])?, amount(&hold[3])?, amount(&hold[4])?);
+    let (authorized, captured, remaining) =
+        (amount(&hold[2])?, amount(&hold[3])?, amount(&hold[4])?);
     let of = |word: &str| -> Vec<Vec<Value>> {
-        rows.iter().filter(|row| text(&row[6]).as_deref() == Some(word)).cloned().collect()
+        rows.iter()
+            .filter(|row| text(&row[6]).as_deref() == Some(word))
+            .cloned()
+            .collect()
     };
     let (captures, releases, expiries) = (of("capture"), of("release"), of("expire"));
     let freed = sum(&releases, 7)?.checked_add(sum(&expiries, 7)?)?;
     let ends = match text(&hold[5])?.as_str() {
         "open" => releases.is_empty() && expiries.is_empty() && captured + remaining == authorized,
-        "captured" => releases.is_empty() && expiries.is_empty() && remaining == 0 && !captures.is_empty(),
-        "released" => releases.len() == 1 && expiries.is_empty() && remaining == 0 && captured + freed == authorized,
-        "expired" => expiries.len() == 1 && releases.is_empty() && remaining == 0 && captured + freed == authorized,
+        "captured" => {
+            releases.is_empty() && expiries.is_empty() && remaining == 0 && !captures.is_empty()
+        }
+        "released" => {
+            releases.len() == 1
+                && expiries.is_empty()
+                && remaining == 0
+                && captured + freed == authorized
+        }
+        "expired" => {
+            expiries.len() == 1
+                && releases.is_empty()
+                && remaining == 0
+                && captured + freed == authorized
+        }
         _ => false,
     };
     Some(ends && sum(&captures, 7)? == captured && captured <= authorized)
@@ -261,7 +340,10 @@ async fn refunds<Q: Query>(reader: &Reader<'_, Q>) -> Result<Check, Fault> {
     grouped(reader, reader.sql.audit_refunds, |rows| {
         let (captured, stored, refunded) = (amount(&rows[0][2]), amount(&rows[0][3]), sum(rows, 4));
         check.that(stored == refunded && captured >= refunded, || {
-            format!("{}: captured {captured:?}, refunded {stored:?}, refunds {refunded:?}", name_of(&rows[0]))
+            format!(
+                "{}: captured {captured:?}, refunded {stored:?}, refunds {refunded:?}",
+                name_of(&rows[0])
+            )
         });
     })
     .await?;
@@ -271,7 +353,8 @@ async fn refunds<Q: Query>(reader: &Reader<'_, Q>) -> Result<Check, Fault> {
 async fn reversals<Q: Query>(reader: &Reader<'_, Q>) -> Result<Check, Fault> {
     let mut check = Check::new("a_transfer_is_reversed_at_most_once");
     grouped(reader, reader.sql.audit_reversals, |rows| {
-        let once = rows.len() == 1 && key(&rows[0][2]).is_some() && key(&rows[0][2]) == key(&rows[0][3]);
+        let once =
+            rows.len() == 1 && key(&rows[0][2]).is_some() && key(&rows[0][2]) == key(&rows[0][3]);
         check.that(once, || name_of(&rows[0]));
     })
     .await?;
@@ -303,13 +386,19 @@ async fn bets<Q: Query>(reader: &Reader<'_, Q>) -> Result<Vec<Check>, Fault> {
 }
 
 /// Compares the stored total in the third column with the sum of the fourth, one thing at a time.
-async fn totals<Q: Query>(reader: &Reader<'_, Q>, name: &'static str, sql: &'static str) -> Result<Check, Fault> {
+async fn totals<Q: Query>(
+    reader: &Reader<'_, Q>,
+    name: &'static str,
+    sql: &'static str,
+) -> Result<Check, Fault> {
     let mut check = Check::new(name);
     let mut open: Option<(Vec<Value>, Option<i128>)> = None;
     let mut end = |open: Option<(Vec<Value>, Option<i128>)>| {
         let Some((thing, sum)) = open else { return };
         let stored = amount(&thing[2]);
-        check.that(stored.is_some() && stored == sum, || format!("{}: {stored:?}, rows {sum:?}", name_of(&thing)));
+        check.that(stored.is_some() && stored == sum, || {
+            format!("{}: {stored:?}, rows {sum:?}", name_of(&thing))
+        });
     };
     reader
         .each(sql, &[], |values| {
@@ -317,7 +406,9 @@ async fn totals<Q: Query>(reader: &Reader<'_, Q>, name: &'static str, sql: &'sta
                 end(open.replace((values[..3].to_vec(), Some(0))));
             }
             if let (Some((_, sum)), false) = (&mut open, values[3] == Value::Null) {
-                *sum = sum.zip(amount(&values[3])).and_then(|(sum, row)| sum.checked_add(row));
+                *sum = sum
+                    .zip(amount(&values[3]))
+                    .and_then(|(sum, row)| sum.checked_add(row));
             }
             Ok(true)
         })
@@ -332,10 +423,17 @@ async fn keys<Q: Query>(reader: &Reader<'_, Q>) -> Result<Vec<Check>, Fault> {
     let [operations, applied, _] = counts(reader).await?;
     let mut effects = Check::new("every_effect_has_an_applied_key");
     let mut keys = Check::new("every_applied_key_has_an_effect");
-    for (check, sql) in [(&mut effects, reader.sql.audit_effects), (&mut keys, reader.sql.audit_keys)] {
+    for (check, sql) in [
+        (&mut effects, reader.sql.audit_effects),
+        (&mut keys, reader.sql.audit_keys),
+    ] {
         reader
             .each(sql, &[], |values| {
-                check.violated(format!("{} ({})", key(&values[0]).map_or_else(String::new, |k| k.to_string()), name_of(values)));
+                check.violated(format!(
+                    "{} ({})",
+                    key(&values[0]).map_or_else(String::new, |k| k.to_string()),
+                    name_of(values)
+                ));
                 Ok(true)
             })
             .await?;
@@ -349,7 +447,9 @@ async fn counts<Q: Query>(reader: &Reader<'_, Q>) -> Result<[u64; 3], Fault> {
     reader
         .each(reader.sql.audit_counts, &[], |values| {
             for (count, value) in counts.iter_mut().zip(values) {
-                *count = int(value).and_then(|count| u64::try_from(count).ok()).unwrap_or(0);
+                *count = int(value)
+                    .and_then(|count| u64::try_from(count).ok())
+                    .unwrap_or(0);
             }
             Ok(false)
         })

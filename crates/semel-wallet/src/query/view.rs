@@ -104,7 +104,11 @@ impl StakeView {
             (BetStatus::Open, RoundStatus::Completed) => "settled",
             (status, _) => status.as_str(),
         };
-        Self { id, amount: bet.amount, status }
+        Self {
+            id,
+            amount: bet.amount,
+            status,
+        }
     }
 }
 
@@ -147,9 +151,15 @@ pub(super) fn line(values: &[Value]) -> Result<Line, Fault> {
     let read = || {
         let amount = amount(&values[2])?;
         Some(Line {
-            at: jiff::Timestamp::from_microsecond(time(&values[0])?).ok()?.to_string(),
+            at: jiff::Timestamp::from_microsecond(time(&values[0])?)
+                .ok()?
+                .to_string(),
             transfer: key(&values[1])?,
-            direction: if amount < 0 { Direction::Debit } else { Direction::Credit },
+            direction: if amount < 0 {
+                Direction::Debit
+            } else {
+                Direction::Credit
+            },
             amount: amount.unsigned_abs(),
             balance_after: self::amount(&values[3])?,
             version: int(&values[4])?,
@@ -161,7 +171,13 @@ pub(super) fn line(values: &[Value]) -> Result<Line, Fault> {
 }
 
 pub(super) fn win(values: &[Value]) -> Result<WinView, Fault> {
-    let read = || Some(WinView { id: text(&values[0])?, amount: amount(&values[1])?, bet: text(&values[2]) });
+    let read = || {
+        Some(WinView {
+            id: text(&values[0])?,
+            amount: amount(&values[1])?,
+            bet: text(&values[2]),
+        })
+    };
     read().ok_or_else(|| super::odd("a win"))
 }
 
@@ -194,13 +210,25 @@ pub(super) fn amount(value: &Value) -> Option<i128> {
 }
 
 pub(super) fn int(value: &Value) -> Option<i64> {
-    if let Value::Int(int) = value { Some(*int) } else { None }
+    if let Value::Int(int) = value {
+        Some(*int)
+    } else {
+        None
+    }
 }
 
 fn time(value: &Value) -> Option<i64> {
-    if let Value::Time(us) | Value::Int(us) = value { Some(*us) } else { None }
+    if let Value::Time(us) | Value::Int(us) = value {
+        Some(*us)
+    } else {
+        None
+    }
 }
 
 pub(super) fn text(value: &Value) -> Option<String> {
-    if let Value::Text(text) = value { Some(text.to_string()) } else { None }
+    if let Value::Text(text) = value {
+        Some(text.to_string())
+    } else {
+        None
+    }
 }

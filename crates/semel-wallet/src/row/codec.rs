@@ -7,8 +7,8 @@ use semel_core::Key;
 use semel_core::rows::Value;
 
 use super::{
-    ACCOUNT, Account, BET, Bet, BetStatus, ENTRY, Entry, HOLD, Hold, HoldStatus, Kind, Limit, OPERATION, OperationRow,
-    ROUND, Round, RoundStatus, Row, Snapshot, Status,
+    ACCOUNT, Account, BET, Bet, BetStatus, ENTRY, Entry, HOLD, Hold, HoldStatus, Kind, Limit,
+    OPERATION, OperationRow, ROUND, Round, RoundStatus, Row, Snapshot, Status,
 };
 use crate::op::Verb;
 
@@ -39,12 +39,20 @@ impl<'v> Reader<'v> {
 
     #[cold]
     fn not_ours(&self, found: &Value) -> NotOurs {
-        NotOurs { table: self.table, column: self.at, found: format!("{found:?}") }
+        NotOurs {
+            table: self.table,
+            column: self.at,
+            found: format!("{found:?}"),
+        }
     }
 
     fn key(&mut self) -> Result<Key, NotOurs> {
         let value = self.next();
-        if let Value::Key(key) = value { Ok(*key) } else { Err(self.not_ours(value)) }
+        if let Value::Key(key) = value {
+            Ok(*key)
+        } else {
+            Err(self.not_ours(value))
+        }
     }
 
     fn key_or_null(&mut self) -> Result<Option<Key>, NotOurs> {
@@ -57,7 +65,11 @@ impl<'v> Reader<'v> {
 
     fn text(&mut self) -> Result<&'v str, NotOurs> {
         let value = self.next();
-        if let Value::Text(text) = value { Ok(text) } else { Err(self.not_ours(value)) }
+        if let Value::Text(text) = value {
+            Ok(text)
+        } else {
+            Err(self.not_ours(value))
+        }
     }
 
     fn text_or_null(&mut self) -> Result<Option<&'v str>, NotOurs> {
@@ -70,13 +82,21 @@ impl<'v> Reader<'v> {
 
     fn word<T>(&mut self, of: impl Fn(&str) -> Option<T>) -> Result<T, NotOurs> {
         let value = self.next();
-        let word = if let Value::Text(text) = value { of(text) } else { None };
+        let word = if let Value::Text(text) = value {
+            of(text)
+        } else {
+            None
+        };
         word.ok_or_else(|| self.not_ours(value))
     }
 
     fn amount(&mut self) -> Result<i128, NotOurs> {
         let value = self.next();
-        if let Value::Amount(amount) = value { Ok(*amount) } else { Err(self.not_ours(value)) }
+        if let Value::Amount(amount) = value {
+            Ok(*amount)
+        } else {
+            Err(self.not_ours(value))
+        }
     }
 
     fn amount_or_null(&mut self) -> Result<Option<i128>, NotOurs> {
@@ -89,7 +109,11 @@ impl<'v> Reader<'v> {
 
     fn int(&mut self) -> Result<i64, NotOurs> {
         let value = self.next();
-        if let Value::Int(int) = value { Ok(*int) } else { Err(self.not_ours(value)) }
+        if let Value::Int(int) = value {
+            Ok(*int)
+        } else {
+            Err(self.not_ours(value))
+        }
     }
 
     fn int_or_null(&mut self) -> Result<Option<i64>, NotOurs> {
@@ -130,7 +154,11 @@ fn amount(amount: Option<i128>) -> Value {
 }
 
 fn bytes(bytes: &Bytes) -> Value {
-    if bytes.is_empty() { Value::Null } else { Value::Bytes(bytes.clone()) }
+    if bytes.is_empty() {
+        Value::Null
+    } else {
+        Value::Bytes(bytes.clone())
+    }
 }
 
 impl Row {
@@ -139,7 +167,11 @@ impl Row {
     /// # Errors
     /// When the wallet did not write them.
     pub fn decode(table: usize, values: &[Value]) -> Result<Self, NotOurs> {
-        let mut reader = Reader { table, values, at: 0 };
+        let mut reader = Reader {
+            table,
+            values,
+            at: 0,
+        };
         Ok(match table {
             ACCOUNT => Self::Account(account(&mut reader)?),
             OPERATION => Self::Operation(Box::new(operation(&mut reader)?)),
@@ -147,7 +179,13 @@ impl Row {
             HOLD => Self::Hold(Box::new(hold(&mut reader)?)),
             BET => Self::Bet(Box::new(bet(&mut reader)?)),
             ROUND => Self::Round(Box::new(round(&mut reader)?)),
-            _ => return Err(NotOurs { table, column: 0, found: "a table of somebody else".to_owned() }),
+            _ => {
+                return Err(NotOurs {
+                    table,
+                    column: 0,
+                    found: "a table of somebody else".to_owned(),
+                });
+            }
         })
     }
 
@@ -219,20 +257,25 @@ fn snapshot(r: &mut Reader<'_>) -> Result<Option<Snapshot>, NotOurs> {
     let balance = r.amount_or_null()?;
     let available = r.amount_or_null()?;
     let version = r.int_or_null()?;
-    Ok(account.zip(balance).zip(version).map(|((account, balance), version)| Snapshot {
-        account,
-        balance,
-        available: available.unwrap_or(balance),
-        version,
-        relative: false,
-    }))
+    Ok(account
+        .zip(balance)
+        .zip(version)
+        .map(|((account, balance), version)| Snapshot {
+            account,
+            balance,
+            available: available.unwrap_or(balance),
+            version,
+            relative: false,
+        }))
 }
 
 impl OperationRow {
     /// Zeros, and what equals its neighbour, are stored as NULL: most rows are plain transfers.
     fn encode(&self, values: &mut Vec<Value>) {
         let reply = self.reply.as_ref();
-        let available = reply.filter(|reply| reply.available != reply.balance).map(|reply| reply.available);
+        let available = reply
+            .filter(|reply| reply.available != reply.balance)
+            .map(|reply| reply.available);
         values.extend([
             Value::Key(self.key),
             text(&self.id),
@@ -249,7 +292,11 @@ impl OperationRow {
             amount(reply.map(|reply| reply.balance)),
             amount(available),
             reply.map_or(Value::Null, |reply| Value::Int(reply.version)),
-            if self.tombstoned { Value::Int(1) } else { Value::Null },
+            if self.tombstoned {
+                Value::Int(1)
+            } else {
+                Value::Null
+            },
             amount(Some(self.refunded).filter(|refunded| *refunded != 0)),
             key(self.reversed_by),
         ]);

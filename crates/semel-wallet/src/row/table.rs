@@ -16,18 +16,37 @@ pub const BET: usize = 4;
 pub const ROUND: usize = 5;
 
 /// The tables, in the order in which they are locked and written.
-pub const TABLES: &[&Table] = &[&ACCOUNT_TABLE, &OPERATION_TABLE, &ENTRY_TABLE, &HOLD_TABLE, &BET_TABLE, &ROUND_TABLE];
+pub const TABLES: &[&Table] = &[
+    &ACCOUNT_TABLE,
+    &OPERATION_TABLE,
+    &ENTRY_TABLE,
+    &HOLD_TABLE,
+    &BET_TABLE,
+    &ROUND_TABLE,
+];
 
 const fn fixed(name: &'static str, kind: Type) -> Column {
-    Column { name, kind, change: Change::Fixed }
+    Column {
+        name,
+        kind,
+        change: Change::Fixed,
+    }
 }
 
 const fn set(name: &'static str, kind: Type) -> Column {
-    Column { name, kind, change: Change::Set }
+    Column {
+        name,
+        kind,
+        change: Change::Set,
+    }
 }
 
 const fn counter(name: &'static str, kind: Type) -> Column {
-    Column { name, kind, change: Change::Counter }
+    Column {
+        name,
+        kind,
+        change: Change::Counter,
+    }
 }
 
 static ACCOUNT_TABLE: Table = Table {

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 
 use semel::handler::{Fresh, Handler, Said};
 use semel::staged::{StagedHandler, handler};
-use semel_core::ledger::{Claim, Claimed, Commit, Fence, Instance, LaneId, Record, Save, Unit, Written};
+use semel_core::ledger::{
+    Claim, Claimed, Commit, Fence, Instance, LaneId, Record, Save, Unit, Written,
+};
 use semel_core::rows::{Change, Delta, Lock, Rows, Table, Value};
 use semel_core::{Answer, Fault, Key};
 use semel_wallet::row::{ENTRY, Row, TABLES};
@@ -42,14 +44,28 @@ pub struct MemoryUnit {
 impl MemoryUnit {
     pub fn new(writers: Writers) -> Self {
         let tables = Tables::default();
-        Self { claims: tables.clone(), group: tables.clone(), tables, writers, deltas: 0, written: 0 }
+        Self {
+            claims: tables.clone(),
+            group: tables.clone(),
+            tables,
+            writers,
+            deltas: 0,
+            written: 0,
+        }
     }
 
     pub fn rows(&self) -> Vec<Row> {
         let place = |name: &str| TABLES.iter().position(|table| table.name == name).unwrap();
-        let keyed = self.tables.keyed.iter().map(|((name, _), values)| (place(name), values));
+        let keyed = self
+            .tables
+            .keyed
+            .iter()
+            .map(|((name, _), values)| (place(name), values));
         let entries = self.tables.entries.iter().map(|values| (ENTRY, values));
-        keyed.chain(entries).map(|(table, values)| Row::decode(table, values).unwrap()).collect()
+        keyed
+            .chain(entries)
+            .map(|(table, values)| Row::decode(table, values).unwrap())
+            .collect()
     }
 }
 
@@ -57,7 +73,11 @@ impl Unit for MemoryUnit {
     type Lane = ();
 
     fn fence(&self) -> Fence {
-        let lane = LaneId { consumer: semel_core::ledger::ConsumerId(1), instance: Instance([0; 16]), lane: 0 };
+        let lane = LaneId {
+            consumer: semel_core::ledger::ConsumerId(1),
+            instance: Instance([0; 16]),
+            lane: 0,
+        };
         Fence { lane, unit: 1 }
     }
 
@@ -99,9 +119,16 @@ impl Rows for MemoryUnit {
         self.writers == Writers::One
     }
 
-    async fn read(&mut self, table: &'static Table, ids: &[Value], _: Lock) -> Result<Vec<Value>, Fault> {
+    async fn read(
+        &mut self,
+        table: &'static Table,
+        ids: &[Value],
+        _: Lock,
+    ) -> Result<Vec<Value>, Fault> {
         assert!(ids.is_sorted(), "ids come sorted");
-        let found = ids.iter().filter_map(|id| self.tables.keyed.get(&(table.name, id.clone())));
+        let found = ids
+            .iter()
+            .filter_map(|id| self.tables.keyed.get(&(table.name, id.clone())));
         Ok(found.flatten().cloned().collect())
     }
 
@@ -109,7 +136,12 @@ impl Rows for MemoryUnit {
         let mut inserted = 0;
         for row in values.chunks_exact(table.width()) {
             if table.name == TABLES[ENTRY].name {
-                if self.tables.entries.iter().any(|known| known[..2] == row[..2]) {
+                if self
+                    .tables
+                    .entries
+                    .iter()
+                    .any(|known| known[..2] == row[..2])
+                {
                     continue;
                 }
                 self.tables.entries.push(row.to_vec());
@@ -129,10 +161,16 @@ impl Rows for MemoryUnit {
     async fn update(&mut self, table: &'static Table, values: &[Value]) -> Result<usize, Fault> {
         let mut found = 0;
         for row in values.chunks_exact(table.width()) {
-            let Some(known) = self.tables.keyed.get_mut(&(table.name, row[0].clone())) else { continue };
+            let Some(known) = self.tables.keyed.get_mut(&(table.name, row[0].clone())) else {
+                continue;
+            };
             for (place, column) in table.columns.iter().enumerate() {
                 match column.change {
-                    Change::Fixed => assert_eq!(known[place], row[place], "{}.{} is fixed", table.name, column.name),
+                    Change::Fixed => assert_eq!(
+                        known[place], row[place],
+                        "{}.{} is fixed",
+                        table.name, column.name
+                    ),
                     Change::Set | Change::Counter => known[place] = row[place].clone(),
                 }
             }
@@ -145,7 +183,13 @@ impl Rows for MemoryUnit {
     async fn add(&mut self, table: &'static Table, deltas: &[Delta]) -> Result<Vec<Value>, Fault> {
         let mut now = Vec::new();
         for delta in deltas {
-            let Some(row) = self.tables.keyed.get_mut(&(table.name, delta.seen[0].clone())) else { continue };
+            let Some(row) = self
+                .tables
+                .keyed
+                .get_mut(&(table.name, delta.seen[0].clone()))
+            else {
+                continue;
+            };
             for (place, add) in table.counters().zip(&delta.add) {
                 row[place] = match row[place] {
                     Value::Amount(amount) => Value::Amount(amount + add),
@@ -171,13 +215,19 @@ pub struct OnEngine {
 impl OnEngine {
     pub fn new(config: Config, writers: Writers) -> Self {
         let began = Tables::default();
-        Self { handler: handler(Wallet::new(config)), unit: MemoryUnit::new(writers), began }
+        Self {
+            handler: handler(Wallet::new(config)),
+            unit: MemoryUnit::new(writers),
+            began,
+        }
     }
 }
 
 impl Book for OnEngine {
     fn answer(&mut self, fresh: &[Fresh<'_, Work>]) -> Vec<Answer> {
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap();
         runtime.block_on(async {
             self.unit.save(Save::Claims).await.unwrap();
             let said = self.handler.handle(&mut self.unit, fresh).await.unwrap();

@@ -1,6 +1,10 @@
 //! A ledger of the law in memory, just enough to run the wallet under it without a database.
 
-#![allow(dead_code, unreachable_pub, reason = "each test binary uses its own part")]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    reason = "each test binary uses its own part"
+)]
 
 pub mod memory;
 pub mod stream;
@@ -29,13 +33,23 @@ pub struct InModel {
 
 impl InModel {
     pub fn new(config: Config) -> Self {
-        Self { model: Model::new(config), saved: None }
+        Self {
+            model: Model::new(config),
+            saved: None,
+        }
     }
 }
 
 impl Book for InModel {
     fn answer(&mut self, fresh: &[Fresh<'_, Work>]) -> Vec<Answer> {
-        fresh.iter().map(|message| self.model.apply(message.work, message.last).expect("the state is sound")).collect()
+        fresh
+            .iter()
+            .map(|message| {
+                self.model
+                    .apply(message.work, message.last)
+                    .expect("the state is sound")
+            })
+            .collect()
     }
 
     fn save(&mut self) {
@@ -73,14 +87,21 @@ impl<B: Book> Consumer<B> {
     /// Delivers payloads as one batch, then releases what came true.
     pub fn deliver(&mut self, payloads: &[impl AsRef<[u8]>]) -> Vec<Said> {
         let mut said = Vec::new();
-        let mut waiting: Vec<Case<Work>> =
-            payloads.iter().map(|payload| self.case(message(payload.as_ref()), ClaimKind::New, false)).collect();
+        let mut waiting: Vec<Case<Work>> = payloads
+            .iter()
+            .map(|payload| self.case(message(payload.as_ref()), ClaimKind::New, false))
+            .collect();
         let mut wakes = Vec::new();
         while !waiting.is_empty() {
             let (kept, conclusion) = self.unit(&waiting);
             said.extend(conclusion.endings.iter().flatten().map(told));
             wakes.extend(conclusion.wakes);
-            wakes.extend(conclusion.parked.iter().filter_map(|key| Some(self.parked.get(key)?.awaiting.key)));
+            wakes.extend(
+                conclusion
+                    .parked
+                    .iter()
+                    .filter_map(|key| Some(self.parked.get(key)?.awaiting.key)),
+            );
             waiting.drain(..kept);
         }
         self.release(&wakes, false);
@@ -105,8 +126,10 @@ impl<B: Book> Consumer<B> {
             if due.is_empty() {
                 continue;
             }
-            let cases: Vec<Case<Work>> =
-                due.into_iter().map(|message| self.case(message, ClaimKind::Released, last)).collect();
+            let cases: Vec<Case<Work>> = due
+                .into_iter()
+                .map(|message| self.case(message, ClaimKind::Released, last))
+                .collect();
             let (kept, conclusion) = self.unit(&cases);
             assert_eq!(kept, cases.len());
             wakes.extend(conclusion.wakes);
@@ -114,15 +137,29 @@ impl<B: Book> Consumer<B> {
     }
 
     fn case(&self, message: Message, kind: ClaimKind, last: bool) -> Case<Work> {
-        let binding = self.wallet.bind(&message).map(|bound| (bound.binding, bound.work));
-        Case { message, source: SourceId(1), binding, kind, replay: false, last, attempts: 0 }
+        let binding = self
+            .wallet
+            .bind(&message)
+            .map(|bound| (bound.binding, bound.work));
+        Case {
+            message,
+            source: SourceId(1),
+            binding,
+            kind,
+            replay: false,
+            last,
+            attempts: 0,
+        }
     }
 
     /// One unit of work; returns how many messages it kept.
     fn unit(&mut self, cases: &[Case<Work>]) -> (usize, Conclusion) {
         let cases: Vec<&Case<Work>> = cases.iter().collect();
         let plan = plan(&cases);
-        let claimed: Vec<Claimed> = claims(&cases, &plan).iter().map(|claim| self.claim(claim)).collect();
+        let claimed: Vec<Claimed> = claims(&cases, &plan)
+            .iter()
+            .map(|claim| self.claim(claim))
+            .collect();
         let mut fresh: Vec<usize> = plan
             .firsts
             .iter()
@@ -153,12 +190,28 @@ impl<B: Book> Consumer<B> {
         let messages: Vec<Fresh<'_, Work>> = fresh
             .iter()
             .map(|&i| {
-                let (binding, work) = cases[i].binding.as_ref().expect("only bound messages are claimed");
-                Fresh { message: &cases[i].message, binding, work, last: cases[i].last }
+                let (binding, work) = cases[i]
+                    .binding
+                    .as_ref()
+                    .expect("only bound messages are claimed");
+                Fresh {
+                    message: &cases[i].message,
+                    binding,
+                    work,
+                    last: cases[i].last,
+                }
             })
             .collect();
         let answers = self.book.answer(&messages);
-        fresh.iter().zip(answers).map(|(&case, answer)| Answered { case, answer, attempts: 1 }).collect()
+        fresh
+            .iter()
+            .zip(answers)
+            .map(|(&case, answer)| Answered {
+                case,
+                answer,
+                attempts: 1,
+            })
+            .collect()
     }
 
     fn claim(&mut self, claim: &Claim) -> Claimed {
@@ -189,14 +242,26 @@ impl<B: Book> Consumer<B> {
 
     fn write(&mut self, record: &Record) {
         for note in &record.notes {
-            let row = self.rows.get_mut(&note.key).expect("only claimed rows are noted");
+            let row = self
+                .rows
+                .get_mut(&note.key)
+                .expect("only claimed rows are noted");
             row.outcome = note.outcome;
             row.code.clone_from(&note.code);
             row.reply.clone_from(&note.reply);
         }
-        record.unclaims.iter().for_each(|key| drop(self.rows.remove(key)));
-        record.unparks.iter().for_each(|key| drop(self.parked.remove(key)));
-        record.parks.iter().for_each(|park| drop(self.parked.insert(park.key, park.clone())));
+        record
+            .unclaims
+            .iter()
+            .for_each(|key| drop(self.rows.remove(key)));
+        record
+            .unparks
+            .iter()
+            .for_each(|key| drop(self.parked.remove(key)));
+        record
+            .parks
+            .iter()
+            .for_each(|park| drop(self.parked.insert(park.key, park.clone())));
         self.letters.extend(record.letters.iter().cloned());
     }
 
@@ -204,7 +269,10 @@ impl<B: Book> Consumer<B> {
     pub fn stands(&self, id: &str) -> Option<Said> {
         let key = Key::derive(&[semel_core::Part::Text(id)]).ok()?;
         let row = self.rows.get(&key)?;
-        Some((row.outcome.to_string(), row.code.as_ref().map(ToString::to_string)))
+        Some((
+            row.outcome.to_string(),
+            row.code.as_ref().map(ToString::to_string),
+        ))
     }
 }
 

@@ -88,7 +88,11 @@ fn body() -> impl Strategy<Value = (String, &'static str)> {
 /// Operations with ids; some ids come twice, with the same content or another.
 pub fn stream(length: usize) -> impl Strategy<Value = Vec<String>> {
     let op = (body(), 0_u32..12, 0_u32..30).prop_map(|((body, prefix), number, wide)| {
-        let number = if prefix == "x" { wide + 100 * number } else { number };
+        let number = if prefix == "x" {
+            wide + 100 * number
+        } else {
+            number
+        };
         format!(r#"{{"id":"{prefix}{number}",{body}}}"#)
     });
     prop::collection::vec(op, 1..length)
