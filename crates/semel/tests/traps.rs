@@ -1,5 +1,4 @@
-//! The peers' traps: each breaks a consumer that somebody ships, and none breaks Semel. Where the usual consumer
-//! can be run on the same schedule it is, in `crates/semel-bench/tests/traps.rs`.
+//! The peers' traps: each breaks a consumer that somebody ships, and none breaks Semel.
 //!
 //! On simulated parts, under a clock that stands still until everybody waits: an hour's outage takes no time, and
 //! no result depends on a real clock.
