@@ -1,6 +1,9 @@
 //! Semel on plain credits: a small staged handler that writes the same rows as the rivals, a ledger row, a
 //! balance and a journal row. A credit leans on nothing but its account's existence, so balances take deltas.
 
+use std::collections::HashSet;
+use std::sync::{PoisonError, RwLock};
+
 use semel::handler::{Bound, Fresh};
 use semel::staged::{Names, Stage, Staged, Want};
 use semel_core::fingerprint::{FieldSums, Fingerprint, Policy};
@@ -10,6 +13,9 @@ use semel_core::rows::{Change, Column, Table, Type, Value};
 use semel_core::{Answer, Code, Fault, Json, Key, Message, codes};
 
 use crate::tables::{Names as Rows, RIVALS};
+
+/// The most accounts whose existence is remembered: 8 MiB.
+const KNOWN_MAX: usize = 1 << 18;
 
 const BALANCE: usize = 0;
 const JOURNAL: usize = 1;
@@ -67,6 +73,8 @@ pub struct Credits {
     rule: KeyRule,
     width: Width,
     balances: Balances,
+    /// Accounts that were seen. None is ever closed here, so there is nothing else to know of them.
+    known: RwLock<HashSet<i64>>,
 }
 
 /// A parsed credit.
@@ -105,7 +113,7 @@ impl Credits {
     #[must_use]
     pub fn new(width: Width, balances: Balances) -> Self {
         let rule = KeyRule::parse(["/id"], None).expect("`/id` is a JSON pointer");
-        Self { rule, width, balances }
+        Self { rule, width, balances, known: RwLock::default() }
     }
 
     /// Where its rows are, for the check.
@@ -221,6 +229,21 @@ impl Staged for Credits {
         }
         stage.append(JOURNAL, Row::Journal { account, amount, key: fresh.binding.key }, None);
         Ok(Answer::applied())
+    }
+
+    fn learn(&self, _table: usize, row: &Row) {
+        if let (Row::Balance { account, .. }, Balances::Deltas) = (row, self.balances) {
+            let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+            if known.len() < KNOWN_MAX {
+                known.insert(*account);
+            }
+        }
+    }
+
+    fn recall(&self, _table: usize, id: &Value) -> Option<Row> {
+        let Value::Int(account) = *id else { return None };
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        known.contains(&account).then_some(Row::Balance { account, balance: 0 })
     }
 
     fn rebase(&self, _table: usize, _row: &mut Row, _base: &[i128]) {}

@@ -11,7 +11,7 @@ use semel_core::{Class, Fault};
 
 use super::batch::Batch;
 use super::flush::Flushed;
-use super::naming::Locked;
+use super::naming::{Locked, Memory};
 use super::{Staged, deciding, flush, naming};
 use crate::handler::{Fresh, Said};
 
@@ -78,7 +78,8 @@ async fn part<S: Staged, U: Unit + Rows>(
 ) -> Result<Part, Fault> {
     let mut last = String::new();
     for tries in 1..=TRIES_MAX {
-        match attempt(staged, unit, batch, fresh).await {
+        let memory = if tries == 1 { Memory::Trusted } else { Memory::Doubted };
+        match attempt(staged, unit, batch, fresh, memory).await {
             Ok(Try::Done(said)) => return Ok(Part::Done(said)),
             Ok(Try::Again(why)) => last = why,
             // Halving is cheaper than trying: it ends at the message that is alone to blame.
@@ -103,9 +104,10 @@ async fn attempt<S: Staged, U: Unit + Rows>(
     unit: &mut U,
     batch: &mut Batch<S::Row>,
     fresh: &[Fresh<'_, S::Work>],
+    memory: Memory,
 ) -> Result<Try, Fault> {
     batch.clear();
-    let Locked::All(endless) = naming::lock(staged, unit, batch, fresh).await? else {
+    let Locked::All(endless) = naming::lock(staged, unit, batch, fresh, memory).await? else {
         return Ok(Try::Again(format!(
             "rows kept appearing before their lock, {TRIES_MAX} times"
         )));

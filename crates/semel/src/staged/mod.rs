@@ -159,6 +159,14 @@ pub trait Staged: Send + Sync + 'static {
     /// of it that never change. A hint only; the default forgets.
     fn learn(&self, _table: usize, _row: &Self::Row) {}
 
+    /// A row that the handler knows without looking, wanted as `Add` alone: it is not read. The delta itself
+    /// checks that the row is there and its `Set` columns are those given; if not, the part is decided again on
+    /// rows that are read. Only an answer whose delta is written is checked in this way, so recall nothing
+    /// that a refusal could lean on. The default knows nothing.
+    fn recall(&self, _table: usize, _id: &Value) -> Option<Self::Row> {
+        None
+    }
+
     /// Completes a row of [`Stage::append`] or [`Stage::put_after`] that depends on deltas: `base` are the counters of the named row as
     /// they were before this batch's deltas.
     fn rebase(&self, table: usize, row: &mut Self::Row, base: &[i128]);

@@ -14,6 +14,15 @@ use crate::handler::Fresh;
 /// accounts. A longer chain is taken for a circle in the data.
 pub(super) const WAVES_MAX: usize = 6;
 
+/// Whether rows that the handler recalls are taken as they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Memory {
+    /// They are: the first try of a part.
+    Trusted,
+    /// A try went wrong, maybe by them: everything is read.
+    Doubted,
+}
+
 /// How the pass went.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Locked {
@@ -100,6 +109,7 @@ pub(super) async fn lock<S: Staged, U: Rows>(
     unit: &mut U,
     batch: &mut Batch<S::Row>,
     fresh: &[Fresh<'_, S::Work>],
+    memory: Memory,
 ) -> Result<Locked, Fault> {
     let mut looked = Vec::new();
     let mut open: Vec<usize> = (0..fresh.len()).collect();
@@ -118,6 +128,9 @@ pub(super) async fn lock<S: Staged, U: Rows>(
         for (table, ids) in unread.iter_mut().enumerate() {
             read(staged, unit, batch, table, std::mem::take(ids), Lock::None).await?;
         }
+    }
+    if memory == Memory::Trusted && !unit.only_writer() {
+        recall(staged, batch);
     }
     pass(staged, unit, batch).await?;
     for &i in looked.iter().filter(|i| !open.contains(i)) {
@@ -153,6 +166,18 @@ async fn pass<S: Staged, U: Rows>(
         read(staged, unit, batch, table, add, Lock::None).await?;
     }
     Ok(())
+}
+
+/// Takes rows that only get deltas from the handler's memory.
+fn recall<S: Staged>(staged: &S, batch: &mut Batch<S::Row>) {
+    for (table, slots) in batch.slots.iter_mut().enumerate() {
+        let only_added = |slot: &Slot<S::Row>| slot.want == Some(Want::Add) && !slot.read;
+        for (id, slot) in slots.iter_mut().filter(|(_, slot)| only_added(slot)) {
+            slot.row = staged.recall(table, id);
+            slot.found = slot.row.is_some();
+            slot.read = slot.found;
+        }
+    }
 }
 
 async fn read<S: Staged, U: Rows>(
