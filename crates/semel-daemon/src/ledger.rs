@@ -9,7 +9,7 @@ use semel_sqlite::SqliteLedger;
 use crate::config::{Ledger as Settings, Loaded, Secret, masked};
 use crate::dialect::Dialect;
 use crate::exit::{Exit, Failure};
-use crate::wallet;
+use crate::{migrate, wallet};
 
 /// A ledger of any dialect.
 #[derive(Debug, Clone)]
@@ -52,10 +52,7 @@ impl Place {
     /// The secret cannot be had, or no dialect has such a URL.
     pub(crate) fn of(url: &Secret, base: &Path) -> Result<Self, Failure> {
         let url = url.reveal(base).map_err(Failure::usage)?;
-        let Some(dialect) = Dialect::of(&url) else {
-            let message = format!("`{}` is no ledger's URL; it starts with `sqlite:` or `postgres://`", masked(&url));
-            return Err(Failure::usage(message));
-        };
+        let dialect = Dialect::checked(&url).map_err(Failure::usage)?;
         let url = match Dialect::sqlite_file(&url, base) {
             Some(file) => format!("sqlite:{}", file.display()),
             None => url,
@@ -117,7 +114,15 @@ pub(crate) async fn open(loaded: &Loaded, tables: Tables) -> Result<Ledger, Fail
         let message = format!("there is no ledger at `{}` yet: `semel run` or `semel migrate` makes it", masked(&place.url));
         return Err(Failure::new(Exit::Away, message));
     }
-    connect(&place, &loaded.config.ledger, tables).await.map_err(|fault| Failure::fault("the ledger cannot be opened", &fault))
+    match connect(&place, &loaded.config.ledger, tables).await {
+        Ok(ledger) => Ok(ledger),
+        Err(fault) => {
+            let failure = Failure::fault("the ledger cannot be opened", &fault);
+            // Tables that are only older are no danger: the database is not ready for us yet.
+            let older = failure.exit == Exit::Stopped && migrate::pending(loaded, &place).await.is_ok();
+            Err(if older { Failure { exit: Exit::Away, ..failure } } else { failure })
+        }
+    }
 }
 
 /// Opens a ledger at a place.

@@ -63,12 +63,36 @@ pub(crate) struct Table {
 /// A cell longer than this is cut: the whole is in `--json`.
 const CELL_CHARS_MAX: usize = 60;
 
+/// Columns are fitted to this many rows at once, so that a long list needs no more memory than a short one.
+const ROWS_MAX: usize = 1_000;
+
 impl Table {
     pub(crate) fn new(heads: &'static [&'static str]) -> Self {
         Self { heads, rows: Vec::new() }
     }
 
-    pub(crate) fn row(&mut self, cells: Vec<String>) {
+    /// Adds a row, and prints what is there when it is enough.
+    ///
+    /// # Errors
+    ///
+    /// The pipe is closed.
+    pub(crate) fn add(&mut self, cells: Vec<String>) -> io::Result<()> {
+        self.row(cells);
+        if self.rows.len() < ROWS_MAX { Ok(()) } else { self.print() }
+    }
+
+    /// Prints the rows that are there, under their heads.
+    ///
+    /// # Errors
+    ///
+    /// The pipe is closed.
+    pub(crate) fn print(&mut self) -> io::Result<()> {
+        let page = self.text();
+        self.rows.clear();
+        text(&page)
+    }
+
+    fn row(&mut self, cells: Vec<String>) {
         let cells = cells.into_iter().map(|cell| {
             let clean = cell.replace(['\n', '\r', '\t'], " ");
             match clean.char_indices().nth(CELL_CHARS_MAX) {
@@ -80,7 +104,7 @@ impl Table {
     }
 
     /// The whole table as text; nothing at all where there is no row.
-    pub(crate) fn text(&self) -> String {
+    fn text(&self) -> String {
         if self.rows.is_empty() {
             return String::new();
         }

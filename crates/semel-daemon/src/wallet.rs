@@ -163,10 +163,10 @@ pub(crate) async fn statement(reader: &Reader<'_, impl Query>, args: &cli::State
     let mut printed = Ok(());
     let mut table = Table::new(&["at", "op", "id", "direction", "amount", "balance after"]);
     let mut each = |line: Line| {
-        match style {
-            Style::Json => printed = out::json(&line),
-            Style::Words => table.row(line_cells(&line)),
-        }
+        printed = match style {
+            Style::Json => out::json(&line),
+            Style::Words => table.add(line_cells(&line)),
+        };
         printed.is_ok()
     };
     let opened = reader.statement(&args.account, us(args.from), us(args.to), &mut each).await;
@@ -174,7 +174,7 @@ pub(crate) async fn statement(reader: &Reader<'_, impl Query>, args: &cli::State
         return Err(no_account(&args.account));
     }
     printed?;
-    out::text(&table.text())?;
+    table.print()?;
     Ok(Exit::Done)
 }
 

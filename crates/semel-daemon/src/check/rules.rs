@@ -8,7 +8,7 @@ use semel_core::key::{KeyRule, PartSource};
 use semel_core::{Pointer, key::BadRule};
 
 use super::{Code, Finding, Level};
-use crate::config::{Consumer, Fingerprint, HandlerKind, House, Loaded, Source, Wallet, Whole, masked, nearest};
+use crate::config::{Consumer, Fingerprint, HandlerKind, House, Loaded, Source, Wallet, Whole, nearest};
 use crate::dialect::Dialect;
 use crate::sources;
 
@@ -66,12 +66,9 @@ impl Rules<'_> {
     }
 
     fn url(&mut self, url: &str, path: &[&str]) {
-        match Dialect::of(url) {
-            None => {
-                let message = format!("`{}` is no ledger's URL; it starts with `sqlite:` or `postgres://`", masked(url));
-                self.error(Code::LedgerUrl, path, message);
-            }
-            Some(Dialect::Sqlite) => {
+        match Dialect::checked(url) {
+            Err(message) => self.error(Code::LedgerUrl, path, message),
+            Ok(Dialect::Sqlite) => {
                 let Some(file) = Dialect::sqlite_file(url, &self.loaded.base) else { return };
                 let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
                 if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
@@ -79,7 +76,7 @@ impl Rules<'_> {
                     self.error(Code::NoFolder, path, message);
                 }
             }
-            Some(Dialect::Postgres) => {}
+            Ok(Dialect::Postgres) => {}
         }
     }
 

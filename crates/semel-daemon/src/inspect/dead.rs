@@ -125,14 +125,13 @@ pub(crate) async fn list(
         each_row(ledger, sql.dead_list, &[consumer.arg(), code.clone()], |cells| {
             let Some(letter) = Letter::read(cells, &consumer.name) else { return Ok(()) };
             match style {
-                Style::Json => out::json(&letter)?,
-                Style::Words => table.row(letter.cells()),
+                Style::Json => out::json(&letter),
+                Style::Words => table.add(letter.cells()),
             }
-            Ok(())
         })
         .await?;
     }
-    out::text(&table.text())?;
+    table.print()?;
     Ok(Exit::Done)
 }
 

@@ -62,13 +62,12 @@ pub(crate) async fn list(ledger: &impl Query, sql: &Statements, consumer: Option
         each_row(ledger, sql.parked_list, &[consumer.arg()], |cells| {
             let Some(parked) = Parked::read(cells, &consumer.name) else { return Ok(()) };
             match style {
-                Style::Json => out::json(&parked)?,
-                Style::Words => table.row(parked.cells()),
+                Style::Json => out::json(&parked),
+                Style::Words => table.add(parked.cells()),
             }
-            Ok(())
         })
         .await?;
     }
-    out::text(&table.text())?;
+    table.print()?;
     Ok(Exit::Done)
 }

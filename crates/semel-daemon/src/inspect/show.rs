@@ -121,7 +121,21 @@ pub(crate) async fn show(ledger: &impl Query, known: &Known, args: &cli::Show, s
             }
         }
     }
-    if found { Ok(Exit::Done) } else { Err(Failure::no(format!("nothing is known of `{}`", args.key_or_id))) }
+    if found { Ok(Exit::Done) } else { Err(Failure::no(known.nothing_of(&args.key_or_id))) }
+}
+
+impl Known {
+    /// An id that alone makes no key may be known all the same.
+    fn nothing_of(&self, key_or_id: &str) -> String {
+        let needs_more = self.rules.iter().find(|(_, rule)| of_id(Some(rule), key_or_id).is_err());
+        let hint = match needs_more {
+            Some((consumer, _)) if key_or_id.parse::<Key>().is_err() => {
+                format!("; keys of `{consumer}` are made of more than an id: ask by the key, which `semel key --consumer {consumer} …` computes")
+            }
+            _ => String::new(),
+        };
+        format!("nothing is known of `{key_or_id}`{hint}")
+    }
 }
 
 /// The key that the rule makes of the id; for rules that need more than the id, the keys it was met under.

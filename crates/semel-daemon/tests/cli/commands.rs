@@ -90,7 +90,7 @@ fn run_migrates_by_itself_unless_told_not_to(place: Place) {
     place.write("semel.toml", config);
     place.write_lines("ops.jsonl", OPENING);
     let ran = place.semel(&["run", "--until-idle"]);
-    assert_ne!(ran.code, 0);
+    assert_eq!(ran.code, 3);
     assert!(ran.err.contains("semel migrate"), "{}", ran.err);
     let check = place.json(&["check", "--connect"]);
     assert_eq!((check.code, &check.object()["findings"][0]["code"]), (1, &json!("SEMEL-0502")));
@@ -103,7 +103,7 @@ fn inspecting_makes_nothing(place: Place) {
     place.wallet("");
     for command in [&["dead", "list"][..], &["show", "x"], &["audit"], &["parked", "list"], &["balance", "x"]] {
         let ran = place.semel(command);
-        assert_ne!(ran.code, 0, "{command:?}");
+        assert_eq!(ran.code, 3, "{command:?}");
         assert!(ran.err.contains("semel migrate"), "{command:?}: {}", ran.err);
     }
     assert!(!place.path().join("semel.db").exists());

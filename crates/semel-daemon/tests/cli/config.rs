@@ -142,7 +142,12 @@ fn rules_that_cannot_be_read_are_errors() {
 #[test]
 fn a_ledger_url_must_be_one_and_its_folder_must_be_there() {
     let place = place();
-    for (url, code) in [("mysql://h/d", "SEMEL-0401"), ("sqlite:none/semel.db", "SEMEL-0402")] {
+    for (url, code) in [
+        ("mysql://h/d", "SEMEL-0401"),
+        ("sqlite::memory:", "SEMEL-0401"),
+        ("sqlite:a.db?mode=ro", "SEMEL-0401"),
+        ("sqlite:none/semel.db", "SEMEL-0402"),
+    ] {
         place.write("semel.toml", format!("[ledger]\nurl = \"{url}\"\n{}", consumer("")));
         let report = place.json(&["check"]).object();
         assert_eq!((&report["findings"][0]["code"], &report["findings"][0]["where"]), (&code.into(), &"semel.toml:2".into()));

@@ -203,3 +203,41 @@ fn a_schema_newer_than_the_program_is_exit_code_4() {
         assert!(ran.err.contains("newer"), "{}", ran.err);
     }
 }
+
+#[test]
+fn rabbitmq_carries_what_was_published_to_it() {
+    let url = std::env::var("SEMEL_TEST_RABBITMQ_URL").expect("SEMEL_TEST_RABBITMQ_URL is not set: run scripts/test");
+    let place = Place::new(Backend::Sqlite);
+    place.config(&format!(
+        "[sources.bets]\ntype = \"rabbitmq\"\nurl = \"{url}\"\nqueue = \"semel-cli-{}\"\ndeclare = \"classic\"\nidle_ms = 500\n\
+         [consumers.wallet]\nsources = [\"bets\"]\nhandler = \"wallet\"\n[consumers.wallet.wallet]\nassets = {{ EUR = 2 }}\n",
+        std::process::id()
+    ));
+    place.write_lines("ops.jsonl", OPENING.into_iter().chain([OPENING[0]]));
+    place.drained(&[]);
+    assert_eq!(place.json(&["publish", "bets", "ops.jsonl"]).ok().object(), json!({ "published": 6 }));
+    let (lines, summary) = place.drained(&[]);
+    assert_eq!((&summary["outcomes"]["applied"], &summary["outcomes"]["duplicate"]), (&json!(5), &json!(1)));
+    assert_eq!(lines[0]["position"], Value::Null, "RabbitMQ has no positions");
+    let (lines, _) = place.drained(&[]);
+    assert!(lines.is_empty(), "what was acked is gone");
+}
+
+#[test]
+fn a_broker_that_is_away_is_exit_code_3() {
+    let place = Place::new(Backend::Sqlite);
+    for source in [
+        "type = \"rabbitmq\"\nurl = \"amqp://127.0.0.1:1\"\nqueue = \"q\"\nconnect_timeout_ms = 1000",
+        "type = \"kafka\"\nbrokers = [\"127.0.0.1:1\"]\ntopics = [\"t\"]\ngroup = \"g\"\nstart_at = \"earliest\"\ntimeout_ms = 1000",
+    ] {
+        place.config(&format!(
+            "[sources.away]\n{source}\n[consumers.wallet]\nsources = [\"away\"]\nhandler = \"wallet\"\n\
+             [consumers.wallet.wallet]\nassets = {{ EUR = 2 }}\n"
+        ));
+        let ran = place.semel(&["run", "--until-idle"]);
+        assert_eq!((ran.code, ran.out.as_str()), (3, ""), "{ran:?}");
+        assert!(ran.err.contains("source `away`"), "{}", ran.err);
+        let check = place.json(&["check", "--connect"]);
+        assert_eq!((check.code, &check.object()["findings"][0]["code"]), (1, &json!("SEMEL-0503")));
+    }
+}

@@ -5,7 +5,13 @@ use serde_json::{Value, json};
 use crate::place::{OPENING, Place, on_both};
 use crate::schema::assert_fits;
 
-on_both!(every_output_fits_its_schema, what_is_not_found_is_exit_code_1, words_say_the_same_as_json);
+on_both!(
+    every_output_fits_its_schema,
+    what_is_not_found_is_exit_code_1,
+    words_say_the_same_as_json,
+    an_id_is_found_where_its_key_cannot_be_computed_from_it,
+    a_statement_is_of_a_time,
+);
 
 /// A wallet with something of everything.
 fn furnish(place: &Place) {
@@ -117,4 +123,38 @@ fn words_say_the_same_as_json(place: Place) {
     assert!(said(&["parked", "list"]).contains("early"));
     assert!(said(&["show", "t1"]).contains("refused: insufficient_funds"));
     assert!(said(&["audit"]).lines().all(|line| line.starts_with("ok ")), "{}", said(&["audit"]));
+}
+
+fn an_id_is_found_where_its_key_cannot_be_computed_from_it(place: Place) {
+    place.wallet("key_time = \"/at\"");
+    place.write_lines(
+        "ops.jsonl",
+        [
+            r#"{"op":"open_account","id":"open","at":"2026-01-31T00:00:00Z","account":"p","asset":"EUR"}"#,
+            r#"{"op":"open_account","id":"house","at":"2026-01-31T00:00:00Z","account":"house","asset":"EUR","kind":"house"}"#,
+            r#"{"op":"win","id":"early","at":"2026-01-31T00:00:00Z","round":"r","account":"p","asset":"EUR","amount":"1"}"#,
+            r#"{"op":"nope","id":"odd","at":"2026-01-31T00:00:00Z"}"#,
+        ],
+    );
+    let (lines, _) = place.drained(&[]);
+    for (line, outcome) in lines[2..].iter().zip(["parked", "dead"]) {
+        let shown = place.json(&["show", line["id"].as_str().unwrap()]).ok().object();
+        assert_eq!((&shown["key"], &shown["outcome"]), (&line["key"], &json!(outcome)));
+    }
+    let key = place.json(&["key", "--consumer", "wallet", "early", "--time", "2026-01-31T00:00:00Z"]).ok().object();
+    assert_eq!(key["key"], lines[2]["key"]);
+    let unknown = place.semel(&["show", "open"]);
+    assert_eq!(unknown.code, 1);
+    assert!(unknown.err.contains("semel key --consumer wallet"), "{}", unknown.err);
+}
+
+fn a_statement_is_of_a_time(place: Place) {
+    furnish(&place);
+    place.drained(&[]);
+    let count = |args: &[&str]| place.json(&[&["statement", "p1"], args].concat()).ok().lines().len();
+    assert_eq!(count(&["--from", "2000-01-01T00:00:00Z"]), 3);
+    assert_eq!(count(&["--to", "2000-01-01T00:00:00Z"]), 0);
+    let first = place.json(&["statement", "p1"]).ok().lines()[0]["at"].as_str().unwrap().to_owned();
+    assert_eq!(count(&["--to", &first]), 0, "the end is not part of it");
+    assert_eq!(place.semel(&["statement", "p1", "--from", "yesterday"]).code, 2);
 }
