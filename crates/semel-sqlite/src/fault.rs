@@ -7,6 +7,8 @@ use semel_core::{Class, Fault};
 
 /// Primary result codes (sqlite.org/rescode.html).
 mod code {
+    /// SQLite's word for "the statement is wrong": no such table, no such column, syntax.
+    pub(super) const ERROR: i32 = 1;
     pub(super) const BUSY: i32 = 5;
     pub(super) const LOCKED: i32 = 6;
     pub(super) const PERM: i32 = 3;
@@ -89,4 +91,14 @@ pub(crate) fn of_store(file: &Arc<Path>, class: Class, error: sqlx::Error) -> Fa
         _ => "it refused a statement",
     };
     Fault::new(class, StoreError { file: file.clone(), advice, error })
+}
+
+/// A fault of a statement that was generated from a table's description. One that SQLite calls wrong is wrong
+/// for every message: the table is missing or is another one, and no message is to blame.
+pub(crate) fn of_generated(fault: Fault) -> Fault {
+    let wrong = fault
+        .error
+        .downcast_ref::<StoreError>()
+        .is_some_and(|store| primary(&store.error) == Some(code::ERROR));
+    if wrong && fault.class == Class::Poison { Fault { class: Class::Stop, ..fault } } else { fault }
 }

@@ -11,6 +11,7 @@ use sqlx::sqlite::SqliteRow;
 
 use crate::bulk::Bulk;
 use crate::ledger::SqliteLane;
+use crate::fault::of_generated;
 use crate::link::{Args, no_tail};
 use crate::unit::SqliteUnit;
 use crate::value;
@@ -84,7 +85,7 @@ impl Rows for SqliteUnit {
     async fn read(&mut self, table: &'static Table, ids: &[Value], _lock: Lock) -> Result<Vec<Value>, Fault> {
         let statements = self.table(table)?;
         let SqliteLane { link, .. } = &mut self.lane;
-        let rows = link.fetch_all(&statements.read, ids, value::push, no_tail).await?;
+        let rows = link.fetch_all(&statements.read, ids, value::push, no_tail).await.map_err(of_generated)?;
         let mut values = Vec::with_capacity(rows.len() * table.width());
         for row in &rows {
             decode(row, table, &mut values)?;
@@ -96,7 +97,7 @@ impl Rows for SqliteUnit {
         let statements = self.table(table)?;
         let rows: Vec<&[Value]> = values.chunks_exact(table.width()).collect();
         let row = |args: &mut Args, row: &&[Value]| row.iter().for_each(|value| value::push(args, value));
-        let inserted = self.link().change_all(&statements.insert, &rows, row, no_tail).await?;
+        let inserted = self.link().change_all(&statements.insert, &rows, row, no_tail).await.map_err(of_generated)?;
         Ok(count(inserted))
     }
 
@@ -110,7 +111,7 @@ impl Rows for SqliteUnit {
         let row = |args: &mut Args, row: &&[Value]| {
             bound.iter().chain([&0]).for_each(|at| value::push(args, &row[*at]));
         };
-        let found = self.link().change_all(update, &rows, row, no_tail).await?;
+        let found = self.link().change_all(update, &rows, row, no_tail).await.map_err(of_generated)?;
         Ok(count(found))
     }
 

@@ -379,7 +379,7 @@ impl<L: Ledger, H: Handler<L::Unit>> Sweep<L, H> {
         {
             Ok(parked) => parked,
             Err(fault) => {
-                tracing::debug!(error = %fault, "the sweep could not look; it looks again");
+                self.shared.unread(fault, "the sweep could not look; it looks again");
                 return Page::Unread;
             }
         };
@@ -405,9 +405,7 @@ impl<L: Ledger, H: Handler<L::Unit>> Sweep<L, H> {
         let Some(sweeper) = &self.sweeper else { return };
         let due = match sweeper.due(RELEASE_COUNT_MAX).await {
             Ok(due) => due,
-            Err(fault) => {
-                return tracing::debug!(error = %fault, "the handler's sweep could not look; it looks again");
-            }
+            Err(fault) => return self.shared.unread(fault, "the handler's sweep could not look; it looks again"),
         };
         let (watch, done) = oneshot::channel();
         let watch = Arc::new(watch);

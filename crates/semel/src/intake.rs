@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use semel_core::json::Json;
 use semel_core::law::{Case, Reject};
@@ -15,6 +16,9 @@ use crate::handler::{Bound, Handler};
 use crate::settings::LaneRule;
 use crate::shared::{Flow, Shared, Underway};
 use crate::unit::Item;
+
+/// How long a stopping consumer waits for a source that is about to hand something out.
+const GOODBYE: Duration = Duration::from_millis(500);
 
 /// A message in a lane's queue.
 pub(crate) struct Queued<W> {
@@ -62,10 +66,19 @@ impl<L: Ledger, H: Handler<L::Unit>> Intake<L, H> {
         let shared = self.shared.clone();
         let mut failures = 0;
         loop {
+            let receiving = shared.feeds[self.feed].source.receive(self.limit());
+            tokio::pin!(receiving);
             let received = tokio::select! {
                 biased;
-                () = shared.stopped() => return,
-                received = shared.feeds[self.feed].source.receive(self.limit()) => received,
+                () = shared.stopped() => {
+                    // What the source is handing out at this moment is given back at once, and not only
+                    // when its lease or its channel ends.
+                    if let Ok(Ok(Received::Batch(late))) = tokio::time::timeout(GOODBYE, receiving).await {
+                        give_back(&shared, self.feed, late.into_iter().map(|d| d.receipt)).await;
+                    }
+                    return;
+                }
+                received = &mut receiving => received,
             };
             match received {
                 Ok(received) => {

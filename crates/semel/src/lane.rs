@@ -333,7 +333,7 @@ impl<L: Ledger, H: Handler<L::Unit>> Lane<L, H> {
                         }
                     }
                 }
-                Err(fault) => tracing::debug!(error = %fault, "left to the sweep"),
+                Err(fault) => self.shared.unread(fault, "left to the sweep"),
             }
         }
     }

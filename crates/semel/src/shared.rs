@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use semel_core::ledger::{ConsumerId, SourceId};
 use semel_core::source::SharedSource;
-use semel_core::{Backoff, Fault};
+use semel_core::{Backoff, Class, Fault};
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio::time::Instant;
 
@@ -102,6 +102,14 @@ impl<L, H> Shared<L, H> {
         }
         self.stop.send_replace(true);
         self.outstanding.changed.notify_waiters();
+    }
+
+    /// A look-up failed that is done again. One that can never succeed stops the consumer.
+    pub(crate) fn unread(&self, fault: Fault, meanwhile: &str) {
+        match fault.class {
+            Class::Busy | Class::Down | Class::Retry => tracing::debug!(error = %fault, "{meanwhile}"),
+            Class::Stop | Class::Poison | Class::Unclassified => self.stop(Some(fault)),
+        }
     }
 
     pub(crate) fn take_fault(&self) -> Option<Fault> {
