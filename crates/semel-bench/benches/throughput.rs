@@ -27,7 +27,12 @@ struct Args {
 }
 
 fn args() -> Result<Args, Error> {
-    let mut args = Args { ops: 1_000_000, repeat: 1, only: Vec::new(), memory: None };
+    let mut args = Args {
+        ops: 1_000_000,
+        repeat: 1,
+        only: Vec::new(),
+        memory: None,
+    };
     let mut given = std::env::args().skip(1);
     while let Some(name) = given.next() {
         let mut value = || given.next().ok_or_else(|| format!("{name} needs a value"));
@@ -38,7 +43,12 @@ fn args() -> Result<Args, Error> {
             "--repeat" => args.repeat = value()?.parse()?,
             "--only" => args.only.push(value()?),
             "--memory-of" => args.memory = Some(value()?),
-            other => return Err(format!("`{other}` is no option; there are --ops, --repeat and --only").into()),
+            other => {
+                return Err(format!(
+                    "`{other}` is no option; there are --ops, --repeat and --only"
+                )
+                .into());
+            }
         }
     }
     Ok(args)
@@ -48,7 +58,10 @@ fn main() -> Result<(), Error> {
     let args = args()?;
     let url = std::env::var("SEMEL_TEST_POSTGRES_URL")
         .map_err(|_| "SEMEL_TEST_POSTGRES_URL is not set; start the services: eval \"$(scripts/services env)\"")?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()?;
     if let Some(files) = &args.memory {
         let files: Vec<String> = files.split(',').map(str::to_owned).collect();
         let folder = std::env::current_dir()?;
@@ -56,7 +69,14 @@ fn main() -> Result<(), Error> {
         println!("{}", peak.ok_or("no /proc/self/status here")?);
         return Ok(());
     }
-    let bench = Bench { folder: tempfile::tempdir()?, ground: Ground { url, accounts: ACCOUNTS }, args };
+    let bench = Bench {
+        folder: tempfile::tempdir()?,
+        ground: Ground {
+            url,
+            accounts: ACCOUNTS,
+        },
+        args,
+    };
     runtime.block_on(bench.run())
 }
 
@@ -84,7 +104,13 @@ impl Line {
 
     /// The median of the ratios within each round.
     fn of(&self, other: &Self) -> f64 {
-        median(self.rounds.iter().zip(&other.rounds).map(|(a, b)| a.rate() / b.rate()).collect())
+        median(
+            self.rounds
+                .iter()
+                .zip(&other.rounds)
+                .map(|(a, b)| a.rate() / b.rate())
+                .collect(),
+        )
     }
 
     fn micros(&self, of: impl Fn(&Taken) -> Option<f64>) -> String {
@@ -94,17 +120,28 @@ impl Line {
 }
 
 const fn credits(lanes: u16, batch: usize) -> Contestant {
-    Contestant::Credits { lanes, batch, width: Width::Bits64, balances: Balances::Deltas }
+    Contestant::Credits {
+        lanes,
+        batch,
+        width: Width::Bits64,
+        balances: Balances::Deltas,
+    }
 }
 
 const NAIVE: Contestant = Contestant::Naive { connections: 8 };
 
 const fn expert(batch: usize) -> Contestant {
-    Contestant::Expert { connections: 2, batch }
+    Contestant::Expert {
+        connections: 2,
+        batch,
+    }
 }
 
 const fn raw(batch: usize) -> Contestant {
-    Contestant::Raw { connections: 2, batch }
+    Contestant::Raw {
+        connections: 2,
+        batch,
+    }
 }
 
 const fn book(lanes: u16, batch: usize) -> Contestant {
@@ -113,7 +150,12 @@ const fn book(lanes: u16, batch: usize) -> Contestant {
 
 impl Bench {
     fn wants(&self, name: &str) -> bool {
-        self.args.only.is_empty() || self.args.only.iter().any(|part| name.contains(part.as_str()))
+        self.args.only.is_empty()
+            || self
+                .args
+                .only
+                .iter()
+                .any(|part| name.contains(part.as_str()))
     }
 
     fn shape(&self) -> Shape {
@@ -156,14 +198,29 @@ impl Bench {
         let mut lines: Vec<Line> = contestants
             .into_iter()
             .filter(|contestant| self.wants(&contestant.name()))
-            .map(|contestant| Line { contestant, rounds: Vec::new() })
+            .map(|contestant| Line {
+                contestant,
+                rounds: Vec::new(),
+            })
             .collect();
         if lines.is_empty() {
             return Ok(());
         }
         let plain = self.write("plain", self.shape())?;
-        let wallet = self.write("wallet", Shape { wallet: true, ..self.shape() })?;
-        let few = self.write("few", Shape { count: self.args.ops.min(NAIVE_OPS_MAX), ..self.shape() })?;
+        let wallet = self.write(
+            "wallet",
+            Shape {
+                wallet: true,
+                ..self.shape()
+            },
+        )?;
+        let few = self.write(
+            "few",
+            Shape {
+                count: self.args.ops.min(NAIVE_OPS_MAX),
+                ..self.shape()
+            },
+        )?;
         for _ in 0..self.args.repeat {
             for line in &mut lines {
                 let work = match line.contestant {
@@ -171,7 +228,8 @@ impl Bench {
                     other if other.is_book() => &wallet,
                     _ => &plain,
                 };
-                line.rounds.push(self.ground.run(line.contestant, work).await?);
+                line.rounds
+                    .push(self.ground.run(line.contestant, work).await?);
             }
         }
         table(&lines, self.args.ops, few.count);
@@ -184,30 +242,69 @@ impl Bench {
         if self.wants("duplicates") {
             let mut rates = Vec::new();
             for copies_per_mille in [0, 500] {
-                let work = self.write("copies", Shape { copies_per_mille, ..self.shape() })?;
+                let work = self.write(
+                    "copies",
+                    Shape {
+                        copies_per_mille,
+                        ..self.shape()
+                    },
+                )?;
                 rates.push(self.one(credits(2, 1_000), &work).await?);
             }
             ratio("50 % duplicates / none, rate", rates[1] / rates[0]);
         }
         if self.wants("second pass") {
-            let work = self.write("twice", Shape { copies_per_mille: 0, ..self.shape() })?;
+            let work = self.write(
+                "twice",
+                Shape {
+                    copies_per_mille: 0,
+                    ..self.shape()
+                },
+            )?;
             let mut ratios = Vec::new();
             for _ in 0..self.args.repeat {
                 let (first, second) = self.ground.run_twice(1, 1_000, &work).await?;
                 ratios.push(second.wall.as_secs_f64() / first.wall.as_secs_f64());
             }
-            ratio("a unit of duplicates / a fresh unit (second pass, 1 lane, batch 1000), time", median(ratios));
+            ratio(
+                "a unit of duplicates / a fresh unit (second pass, 1 lane, batch 1000), time",
+                median(ratios),
+            );
         }
         Ok(())
     }
 
     /// What kinds of keys, accounts and amounts cost.
     async fn kinds(&self) -> Result<(), Error> {
-        let wide = Contestant::Credits { lanes: 2, batch: 1_000, width: Width::Bits128, balances: Balances::Deltas };
-        let locked = Contestant::Credits { lanes: 2, batch: 1_000, width: Width::Bits64, balances: Balances::Locked };
+        let wide = Contestant::Credits {
+            lanes: 2,
+            batch: 1_000,
+            width: Width::Bits128,
+            balances: Balances::Deltas,
+        };
+        let locked = Contestant::Credits {
+            lanes: 2,
+            batch: 1_000,
+            width: Width::Bits64,
+            balances: Balances::Locked,
+        };
         let cases = [
-            ("10 hot accounts / 10 000, rate", Shape { accounts: 10, ..self.shape() }, credits(2, 1_000)),
-            ("random keys (v4) / time-ordered (v7), rate", Shape { random_keys: true, ..self.shape() }, credits(2, 1_000)),
+            (
+                "10 hot accounts / 10 000, rate",
+                Shape {
+                    accounts: 10,
+                    ..self.shape()
+                },
+                credits(2, 1_000),
+            ),
+            (
+                "random keys (v4) / time-ordered (v7), rate",
+                Shape {
+                    random_keys: true,
+                    ..self.shape()
+                },
+                credits(2, 1_000),
+            ),
             ("amounts of 128 bits / 64, rate", self.shape(), wide),
             ("balances locked / deltas, rate", self.shape(), locked),
         ];
@@ -245,9 +342,18 @@ impl Bench {
         }
         let mut peaks = Vec::new();
         for count in [self.args.ops.min(100_000), self.args.ops.saturating_mul(5)] {
-            let work = self.write("memory", Shape { count, ..self.shape() })?;
+            let work = self.write(
+                "memory",
+                Shape {
+                    count,
+                    ..self.shape()
+                },
+            )?;
             peaks.push(peak(self.folder.path(), &work)?);
-            println!("memory peak, {count} messages: {:.1} MiB", peaks[peaks.len() - 1]);
+            println!(
+                "memory peak, {count} messages: {:.1} MiB",
+                peaks[peaks.len() - 1]
+            );
         }
         ratio("memory, most / fewest messages", peaks[1] / peaks[0]);
         Ok(())
@@ -274,8 +380,13 @@ fn table(lines: &[Line], ops: u64, few: u64) {
     let against = |line: &Line, other: Option<&Line>| {
         other.map_or("–".to_owned(), |other| format!("{:.2}", line.of(other)))
     };
-    println!("{ops} messages in {} files, 10 % copies, {ACCOUNTS} accounts; naive: {few} messages\n", ops::FILES);
-    println!("| consumer | msg/s | of naive | of the expert's | of raw | client CPU µs | server CPU µs |");
+    println!(
+        "{ops} messages in {} files, 10 % copies, {ACCOUNTS} accounts; naive: {few} messages\n",
+        ops::FILES
+    );
+    println!(
+        "| consumer | msg/s | of naive | of the expert's | of raw | client CPU µs | server CPU µs |"
+    );
     println!("|---|---|---|---|---|---|---|");
     for line in lines {
         let batch = match line.contestant {
@@ -307,10 +418,25 @@ fn floors(lines: &[Line]) {
     };
     let floor = |name: &str, value: f64, floor: f64| {
         if !value.is_nan() {
-            println!("{name}: {value:.2} (floor {floor}) {}", if value >= floor { "held" } else { "MISSED" });
+            println!(
+                "{name}: {value:.2} (floor {floor}) {}",
+                if value >= floor { "held" } else { "MISSED" }
+            );
         }
     };
-    floor("the Book / naive", best(&[book(2, 1_000), book(4, 1_000)], NAIVE), 10.0);
-    floor("plain credits / expert, batch 1000", best(&[credits(2, 1_000), credits(4, 1_000)], expert(1_000)), 0.7);
-    floor("plain credits / expert, batch 5000", best(&[credits(2, 5_000), credits(4, 5_000)], expert(5_000)), 0.7);
+    floor(
+        "the Book / naive",
+        best(&[book(2, 1_000), book(4, 1_000)], NAIVE),
+        10.0,
+    );
+    floor(
+        "plain credits / expert, batch 1000",
+        best(&[credits(2, 1_000), credits(4, 1_000)], expert(1_000)),
+        0.7,
+    );
+    floor(
+        "plain credits / expert, batch 5000",
+        best(&[credits(2, 5_000), credits(4, 5_000)], expert(5_000)),
+        0.7,
+    );
 }

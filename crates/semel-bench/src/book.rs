@@ -40,10 +40,20 @@ pub struct Pace {
 /// # Errors
 /// The ledger's.
 pub async fn ledger(place: &Place) -> Result<Arc<PostgresLedger>, Error> {
-    let wallet = Extension { name: migrations::PART, migrations: migrations::POSTGRES };
-    let options =
-        Options { schema: place.schema.to_owned(), extensions: vec![wallet], ..Options::new(place.url.as_str()) };
-    Ok(Arc::new(PostgresLedger::open(options).await.map_err(|fault| fault.to_string())?))
+    let wallet = Extension {
+        name: migrations::PART,
+        migrations: migrations::POSTGRES,
+    };
+    let options = Options {
+        schema: place.schema.to_owned(),
+        extensions: vec![wallet],
+        ..Options::new(place.url.as_str())
+    };
+    Ok(Arc::new(
+        PostgresLedger::open(options)
+            .await
+            .map_err(|fault| fault.to_string())?,
+    ))
 }
 
 /// Runs a staged handler over files until their end.
@@ -61,23 +71,48 @@ pub async fn run<S: Staged>(
         Some(field) => LaneRule::Pointer(Pointer::parse(field).map_err(|_| "not a JSON pointer")?),
         None => LaneRule::Partition,
     };
-    let settings = Settings { lanes: pace.lanes, lane, batch_count_max: pace.batch, ..Settings::default() };
+    let settings = Settings {
+        lanes: pace.lanes,
+        lane,
+        batch_count_max: pace.batch,
+        ..Settings::default()
+    };
     let consumer = Consumer::builder(consumer, ledger.clone(), Arc::new(handler(staged)))
         .sources(["files"])
         .settings(settings)
         .enroll()
         .await
         .map_err(|fault| fault.to_string())?;
-    let start = if pace.again { Start::First } else { Start::Resume };
-    let paths = semel_file::Settings { start, ..semel_file::Settings::new(folder, files) };
-    let source = FileSource::open(paths, consumer.positions("files")).await.map_err(|fault| fault.to_string())?;
+    let start = if pace.again {
+        Start::First
+    } else {
+        Start::Resume
+    };
+    let paths = semel_file::Settings {
+        start,
+        ..semel_file::Settings::new(folder, files)
+    };
+    let source = FileSource::open(paths, consumer.positions("files"))
+        .await
+        .map_err(|fault| fault.to_string())?;
     let summary = consumer
         .attach("files", Arc::new(source))
         .run(std::future::pending())
         .await
         .map_err(|fault| fault.to_string())?;
-    let strange = summary.outcomes.keys().any(|outcome| !matches!(outcome, Outcome::Applied | Outcome::Duplicate));
-    if strange { Err(format!("a benchmark has plain outcomes only: {:?}", summary.outcomes).into()) } else { Ok(summary) }
+    let strange = summary
+        .outcomes
+        .keys()
+        .any(|outcome| !matches!(outcome, Outcome::Applied | Outcome::Duplicate));
+    if strange {
+        Err(format!(
+            "a benchmark has plain outcomes only: {:?}",
+            summary.outcomes
+        )
+        .into())
+    } else {
+        Ok(summary)
+    }
 }
 
 /// A wallet with one asset.
@@ -92,9 +127,20 @@ pub fn wallet() -> Result<Wallet, Error> {
 ///
 /// # Errors
 /// As [`run`].
-pub async fn open_accounts(ledger: &Arc<PostgresLedger>, folder: &Path, file: String) -> Result<(), Error> {
-    let pace = Pace { lanes: 1, batch: 1_000, again: false, by: None };
-    run(ledger, "bench-accounts", wallet()?, (folder, &[file]), pace).await.map(drop)
+pub async fn open_accounts(
+    ledger: &Arc<PostgresLedger>,
+    folder: &Path,
+    file: String,
+) -> Result<(), Error> {
+    let pace = Pace {
+        lanes: 1,
+        batch: 1_000,
+        again: false,
+        by: None,
+    };
+    run(ledger, "bench-accounts", wallet()?, (folder, &[file]), pace)
+        .await
+        .map(drop)
 }
 
 /// Checks the Book: what [`Place::check`] checks, two entries an operation, and a bank that owes every cent.
@@ -114,6 +160,9 @@ pub async fn check(place: &Place, work: &Work) -> Result<(), Error> {
     if (entries, sum, moved) == (wanted, 0, 0) {
         Ok(())
     } else {
-        Err(format!("{entries} entries (not {wanted}) of sum {moved}, accounts of sum {sum}").into())
+        Err(
+            format!("{entries} entries (not {wanted}) of sum {moved}, accounts of sum {sum}")
+                .into(),
+        )
     }
 }

@@ -57,15 +57,36 @@ impl Contestant {
     #[must_use]
     pub fn name(self) -> String {
         match self {
-            Self::Naive { connections } => format!("naive, one transaction a message, {connections} connections"),
-            Self::Expert { connections, batch } => format!("expert's batch {batch}, {connections} connections"),
-            Self::Raw { connections, batch } => format!("raw, batch {batch}, {connections} connections"),
-            Self::Credits { lanes, batch, width, balances } => {
-                let locked = if balances == Balances::Locked { ", locked" } else { "" };
-                let wide = if width == Width::Bits128 { ", 128 bit" } else { "" };
+            Self::Naive { connections } => {
+                format!("naive, one transaction a message, {connections} connections")
+            }
+            Self::Expert { connections, batch } => {
+                format!("expert's batch {batch}, {connections} connections")
+            }
+            Self::Raw { connections, batch } => {
+                format!("raw, batch {batch}, {connections} connections")
+            }
+            Self::Credits {
+                lanes,
+                batch,
+                width,
+                balances,
+            } => {
+                let locked = if balances == Balances::Locked {
+                    ", locked"
+                } else {
+                    ""
+                };
+                let wide = if width == Width::Bits128 {
+                    ", 128 bit"
+                } else {
+                    ""
+                };
                 format!("Semel, plain credits{locked}{wide}, batch {batch}, {lanes} lanes")
             }
-            Self::Book { lanes, batch } => format!("Semel, the Book, batch {batch}, {lanes} lanes by player"),
+            Self::Book { lanes, batch } => {
+                format!("Semel, the Book, batch {batch}, {lanes} lanes by player")
+            }
         }
     }
 
@@ -101,17 +122,44 @@ impl Ground {
     ///
     /// # Errors
     /// What failed or differs.
-    pub async fn run_twice(&self, lanes: u16, batch: usize, work: &Arc<Work>) -> Result<(Taken, Taken), Error> {
+    pub async fn run_twice(
+        &self,
+        lanes: u16,
+        batch: usize,
+        work: &Arc<Work>,
+    ) -> Result<(Taken, Taken), Error> {
         let place = Place::make(&self.url, self.accounts).await?;
-        let contestant =
-            Contestant::Credits { lanes, batch, width: Width::Bits64, balances: Balances::Deltas };
+        let contestant = Contestant::Credits {
+            lanes,
+            batch,
+            width: Width::Bits64,
+            balances: Balances::Deltas,
+        };
         let first = self.on(&place, contestant, work).await?;
-        let second = self.credits(&place, work, Pace { lanes, batch, again: true, by: None }, Width::Bits64, Balances::Deltas).await?;
+        let second = self
+            .credits(
+                &place,
+                work,
+                Pace {
+                    lanes,
+                    batch,
+                    again: true,
+                    by: None,
+                },
+                Width::Bits64,
+                Balances::Deltas,
+            )
+            .await?;
         place.drop_it().await?;
         Ok((first, second))
     }
 
-    async fn on(&self, place: &Place, contestant: Contestant, work: &Arc<Work>) -> Result<Taken, Error> {
+    async fn on(
+        &self,
+        place: &Place,
+        contestant: Contestant,
+        work: &Arc<Work>,
+    ) -> Result<Taken, Error> {
         match contestant {
             Contestant::Naive { connections } => {
                 let messages = naive::messages(work)?;
@@ -143,12 +191,39 @@ impl Ground {
                 place.check(work, &RIVALS).await?;
                 Ok(taken)
             }
-            Contestant::Credits { lanes, batch, width, balances } => {
-                self.credits(place, work, Pace { lanes, batch, again: false, by: None }, width, balances).await
+            Contestant::Credits {
+                lanes,
+                batch,
+                width,
+                balances,
+            } => {
+                self.credits(
+                    place,
+                    work,
+                    Pace {
+                        lanes,
+                        batch,
+                        again: false,
+                        by: None,
+                    },
+                    width,
+                    balances,
+                )
+                .await
             }
             Contestant::Book { lanes, batch } => {
                 // One player's operations in one lane: two lanes never wait for the same account but the bank.
-                self.book(place, work, Pace { lanes, batch, again: false, by: Some("/credit") }).await
+                self.book(
+                    place,
+                    work,
+                    Pace {
+                        lanes,
+                        batch,
+                        again: false,
+                        by: Some("/credit"),
+                    },
+                )
+                .await
             }
         }
     }
@@ -176,7 +251,14 @@ impl Ground {
         let file = crate::ops::write_accounts(&work.folder, self.accounts)?;
         book::open_accounts(&ledger, &work.folder, file).await?;
         let watch = watch(place).await?;
-        book::run(&ledger, "bench", book::wallet()?, (&work.folder, &work.files), pace).await?;
+        book::run(
+            &ledger,
+            "bench",
+            book::wallet()?,
+            (&work.folder, &work.files),
+            pace,
+        )
+        .await?;
         let taken = watch.stop(work.count);
         book::check(place, work).await?;
         Ok(taken)
@@ -188,11 +270,21 @@ impl Ground {
 ///
 /// # Errors
 /// What failed.
-pub async fn memory(url: &str, accounts: u64, folder: &Path, files: &[String]) -> Result<Option<f64>, Error> {
+pub async fn memory(
+    url: &str,
+    accounts: u64,
+    folder: &Path,
+    files: &[String],
+) -> Result<Option<f64>, Error> {
     let place = Place::make(url, accounts).await?;
     let ledger = book::ledger(&place).await?;
     let handler = Credits::new(Width::Bits64, Balances::Deltas);
-    let pace = Pace { lanes: 2, batch: 1_000, again: false, by: None };
+    let pace = Pace {
+        lanes: 2,
+        batch: 1_000,
+        again: false,
+        by: None,
+    };
     book::run(&ledger, "bench", handler, (folder, files), pace).await?;
     place.drop_it().await?;
     Ok(crate::measure::memory_peak_mib())
@@ -200,6 +292,8 @@ pub async fn memory(url: &str, accounts: u64, folder: &Path, files: &[String]) -
 
 async fn watch(place: &Place) -> Result<Watch, Error> {
     let mut connection = place.connect().await?;
-    let backend: i32 = sqlx::query_scalar("SELECT pg_backend_pid()").fetch_one(&mut connection).await?;
+    let backend: i32 = sqlx::query_scalar("SELECT pg_backend_pid()")
+        .fetch_one(&mut connection)
+        .await?;
     Ok(Watch::start(u32::try_from(backend).ok()))
 }

@@ -44,7 +44,10 @@ const fn column(name: &'static str, kind: Type, change: Change) -> Column {
 
 static BALANCES: Table = Table {
     name: "bench_balance",
-    columns: &[column("account", Type::Int, Change::Fixed), column("balance", Type::Int, Change::Counter)],
+    columns: &[
+        column("account", Type::Int, Change::Fixed),
+        column("balance", Type::Int, Change::Counter),
+    ],
 };
 static JOURNALS: Table = Table {
     name: "bench_journal",
@@ -56,7 +59,10 @@ static JOURNALS: Table = Table {
 };
 static BALANCES_WIDE: Table = Table {
     name: "bench_balance_wide",
-    columns: &[column("account", Type::Int, Change::Fixed), column("balance", Type::Amount, Change::Counter)],
+    columns: &[
+        column("account", Type::Int, Change::Fixed),
+        column("balance", Type::Amount, Change::Counter),
+    ],
 };
 static JOURNALS_WIDE: Table = Table {
     name: "bench_journal_wide",
@@ -113,16 +119,28 @@ impl Credits {
     #[must_use]
     pub fn new(width: Width, balances: Balances) -> Self {
         let rule = KeyRule::parse(["/id"], None).expect("`/id` is a JSON pointer");
-        Self { rule, width, balances, known: RwLock::default() }
+        Self {
+            rule,
+            width,
+            balances,
+            known: RwLock::default(),
+        }
     }
 
     /// Where its rows are, for the check.
     #[must_use]
     pub const fn names(&self) -> Rows {
-        let rivals = Rows { key: "semel_ledger", ..RIVALS };
+        let rivals = Rows {
+            key: "semel_ledger",
+            ..RIVALS
+        };
         match self.width {
             Width::Bits64 => rivals,
-            Width::Bits128 => Rows { journal: "bench_journal_wide", balance: "bench_balance_wide", ..rivals },
+            Width::Bits128 => Rows {
+                journal: "bench_journal_wide",
+                balance: "bench_balance_wide",
+                ..rivals
+            },
         }
     }
 
@@ -135,12 +153,19 @@ impl Credits {
 }
 
 fn number(json: &Json<'_>, field: &str) -> Result<i64, Reject> {
-    let number = json.get(field).and_then(Json::number).and_then(|number| number.parse().ok());
+    let number = json
+        .get(field)
+        .and_then(Json::number)
+        .and_then(|number| number.parse().ok());
     number.ok_or_else(|| reject(&codes::MALFORMED, "not a whole number", field))
 }
 
 fn reject(code: &Code, detail: impl Into<String>, field: &str) -> Reject {
-    Reject { code: code.clone(), detail: detail.into(), field: Some(field.to_owned()) }
+    Reject {
+        code: code.clone(),
+        detail: detail.into(),
+        field: Some(field.to_owned()),
+    }
 }
 
 impl Staged for Credits {
@@ -165,19 +190,36 @@ impl Staged for Credits {
     }
 
     fn bind(&self, message: &Message) -> Result<Bound<Credit>, Reject> {
-        let json = Json::parse(message.bytes()).map_err(|bad| reject(&codes::MALFORMED, bad.detail, ""))?;
+        let json = Json::parse(message.bytes())
+            .map_err(|bad| reject(&codes::MALFORMED, bad.detail, ""))?;
         let inputs = Inputs {
             payload: Some(&json),
             headers: &message.headers,
             message_key: None,
             now_ms: u64::MAX / 2,
         };
-        let identity = self.rule.identify(&inputs).map_err(|bad| reject(&codes::NO_KEY, bad.to_string(), "id"))?;
+        let identity = self
+            .rule
+            .identify(&inputs)
+            .map_err(|bad| reject(&codes::NO_KEY, bad.to_string(), "id"))?;
         let (fingerprint, sums) = Policy::All.bind(message.bytes(), Some(&json));
-        let work = Credit { account: number(&json, "account")?, amount: number(&json, "amount")? };
+        let work = Credit {
+            account: number(&json, "account")?,
+            amount: number(&json, "amount")?,
+        };
         let scheme = Policy::All.scheme();
-        let binding = Binding { key: identity.key, id: identity.id.into_owned(), fingerprint, scheme, sums };
-        Ok(Bound { binding, lane: None, work })
+        let binding = Binding {
+            key: identity.key,
+            id: identity.id.into_owned(),
+            fingerprint,
+            scheme,
+            sums,
+        };
+        Ok(Bound {
+            binding,
+            lane: None,
+            work,
+        })
     }
 
     fn differing(&self, message: &Message, _work: &Credit, stored: &FieldSums) -> Option<String> {
@@ -194,26 +236,44 @@ impl Staged for Credits {
 
     fn decode(&self, table: usize, values: &[Value]) -> Result<Row, Fault> {
         match (table, values) {
-            (BALANCE, [Value::Int(account), Value::Int(balance)]) => {
-                Ok(Row::Balance { account: *account, balance: i128::from(*balance) })
-            }
-            (BALANCE, [Value::Int(account), Value::Amount(balance)]) => {
-                Ok(Row::Balance { account: *account, balance: *balance })
-            }
-            _ => Err(Fault::poison(format!("not a row of table {table}: {values:?}"))),
+            (BALANCE, [Value::Int(account), Value::Int(balance)]) => Ok(Row::Balance {
+                account: *account,
+                balance: i128::from(*balance),
+            }),
+            (BALANCE, [Value::Int(account), Value::Amount(balance)]) => Ok(Row::Balance {
+                account: *account,
+                balance: *balance,
+            }),
+            _ => Err(Fault::poison(format!(
+                "not a row of table {table}: {values:?}"
+            ))),
         }
     }
 
     fn encode(&self, _table: usize, row: &Row, values: &mut Vec<Value>) {
         match *row {
-            Row::Balance { account, balance } => values.extend([Value::Int(account), self.amount(balance)]),
-            Row::Journal { account, amount, key } => {
-                values.extend([Value::Int(account), self.amount(i128::from(amount)), Value::Key(key)]);
+            Row::Balance { account, balance } => {
+                values.extend([Value::Int(account), self.amount(balance)])
+            }
+            Row::Journal {
+                account,
+                amount,
+                key,
+            } => {
+                values.extend([
+                    Value::Int(account),
+                    self.amount(i128::from(amount)),
+                    Value::Key(key),
+                ]);
             }
         }
     }
 
-    fn decide(&self, fresh: &Fresh<'_, Credit>, stage: &mut dyn Stage<Row>) -> Result<Answer, Fault> {
+    fn decide(
+        &self,
+        fresh: &Fresh<'_, Credit>,
+        stage: &mut dyn Stage<Row>,
+    ) -> Result<Answer, Fault> {
         const ACCOUNT_NOT_FOUND: Code = Code::new("account_not_found");
         let Credit { account, amount } = *fresh.work;
         let id = Value::Int(account);
@@ -227,7 +287,15 @@ impl Staged for Credits {
                 stage.put(BALANCE, id, Row::Balance { account, balance });
             }
         }
-        stage.append(JOURNAL, Row::Journal { account, amount, key: fresh.binding.key }, None);
+        stage.append(
+            JOURNAL,
+            Row::Journal {
+                account,
+                amount,
+                key: fresh.binding.key,
+            },
+            None,
+        );
         Ok(Answer::applied())
     }
 
@@ -241,9 +309,14 @@ impl Staged for Credits {
     }
 
     fn recall(&self, _table: usize, id: &Value) -> Option<Row> {
-        let Value::Int(account) = *id else { return None };
+        let Value::Int(account) = *id else {
+            return None;
+        };
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        known.contains(&account).then_some(Row::Balance { account, balance: 0 })
+        known.contains(&account).then_some(Row::Balance {
+            account,
+            balance: 0,
+        })
     }
 
     fn rebase(&self, _table: usize, _row: &mut Row, _base: &[i128]) {}

@@ -26,9 +26,14 @@ async fn apply(connection: &mut PgConnection, batch: &[Credit]) -> Result<(), sq
     .await?;
     if !fresh.is_empty() {
         let of: HashMap<Uuid, &Credit> = batch.iter().map(|credit| (credit.id, credit)).collect();
-        let fresh: Vec<&Credit> = fresh.iter().filter_map(|key| of.get(key).copied()).collect();
+        let fresh: Vec<&Credit> = fresh
+            .iter()
+            .filter_map(|key| of.get(key).copied())
+            .collect();
         let mut sums = BTreeMap::<i64, i64>::new();
-        fresh.iter().for_each(|credit| *sums.entry(credit.account).or_default() += credit.amount);
+        fresh
+            .iter()
+            .for_each(|credit| *sums.entry(credit.account).or_default() += credit.amount);
         let (accounts, amounts): (Vec<i64>, Vec<i64>) = sums.into_iter().unzip();
         sqlx::query(
             "UPDATE bench_balance AS known SET balance = known.balance + given.amount
@@ -42,7 +47,12 @@ async fn apply(connection: &mut PgConnection, batch: &[Credit]) -> Result<(), sq
             "INSERT INTO bench_journal (account, amount, key)
              SELECT unnest($1::bigint[]), unnest($2::bigint[]), unnest($3::uuid[])",
         )
-        .bind(fresh.iter().map(|credit| credit.account).collect::<Vec<_>>())
+        .bind(
+            fresh
+                .iter()
+                .map(|credit| credit.account)
+                .collect::<Vec<_>>(),
+        )
         .bind(fresh.iter().map(|credit| credit.amount).collect::<Vec<_>>())
         .bind(fresh.iter().map(|credit| credit.id).collect::<Vec<_>>())
         .execute(&mut *tx)
@@ -54,7 +64,10 @@ async fn apply(connection: &mut PgConnection, batch: &[Credit]) -> Result<(), sq
 /// One connection with its share of the files, a batch of each in turn.
 async fn lane(place: Place, work: Arc<Work>, files: Vec<usize>, batch: usize) -> Result<(), Error> {
     let mut connection = place.connect().await?;
-    let mut readers = files.into_iter().map(|file| Reader::open(&work, file)).collect::<Result<Vec<_>, _>>()?;
+    let mut readers = files
+        .into_iter()
+        .map(|file| Reader::open(&work, file))
+        .collect::<Result<Vec<_>, _>>()?;
     while !readers.is_empty() {
         let mut left = Vec::new();
         for mut reader in readers {
@@ -64,7 +77,12 @@ async fn lane(place: Place, work: Arc<Work>, files: Vec<usize>, batch: usize) ->
             }
             // Two batches that lock accounts in different orders may deadlock; the victim runs again.
             while let Err(error) = apply(&mut connection, &messages).await {
-                if error.as_database_error().and_then(|error| error.code()).as_deref() != Some("40P01") {
+                if error
+                    .as_database_error()
+                    .and_then(|error| error.code())
+                    .as_deref()
+                    != Some("40P01")
+                {
                     return Err(error.into());
                 }
             }
@@ -79,6 +97,14 @@ async fn lane(place: Place, work: Arc<Work>, files: Vec<usize>, batch: usize) ->
 ///
 /// # Errors
 /// The database's, or the file system's.
-pub async fn run(place: &Place, work: &Arc<Work>, connections: usize, batch: usize) -> Result<(), Error> {
-    spread(connections, |files| lane(place.clone(), work.clone(), files, batch)).await
+pub async fn run(
+    place: &Place,
+    work: &Arc<Work>,
+    connections: usize,
+    batch: usize,
+) -> Result<(), Error> {
+    spread(connections, |files| {
+        lane(place.clone(), work.clone(), files, batch)
+    })
+    .await
 }

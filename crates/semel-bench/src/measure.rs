@@ -55,7 +55,12 @@ impl Watch {
     #[must_use]
     pub fn start(backend: Option<u32>) -> Self {
         let postmaster = backend.and_then(parent);
-        Self { postmaster, client: own(), server: postmaster.and_then(family), began: Instant::now() }
+        Self {
+            postmaster,
+            client: own(),
+            server: postmaster.and_then(family),
+            began: Instant::now(),
+        }
     }
 
     /// Ends.
@@ -75,11 +80,19 @@ impl Watch {
 /// The fields of a process behind its name, which may hold spaces.
 fn fields(process: &str) -> Option<Vec<String>> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    Some(stat.rsplit_once(") ")?.1.split(' ').map(str::to_owned).collect())
+    Some(
+        stat.rsplit_once(") ")?
+            .1
+            .split(' ')
+            .map(str::to_owned)
+            .collect(),
+    )
 }
 
 fn seconds(fields: &[String], places: &[usize]) -> Option<f64> {
-    let ticks = places.iter().map(|place| fields.get(*place)?.trim().parse::<f64>().ok());
+    let ticks = places
+        .iter()
+        .map(|place| fields.get(*place)?.trim().parse::<f64>().ok());
     Some(ticks.sum::<Option<f64>>()? / TICKS_PER_SECOND)
 }
 
@@ -113,10 +126,18 @@ fn family(process: u32) -> Option<f64> {
 }
 
 fn family_once(process: u32) -> Option<f64> {
-    let mut sum = seconds(&fields(&process.to_string())?, &[USER, SYSTEM, CHILDREN_USER, CHILDREN_SYSTEM])?;
+    let mut sum = seconds(
+        &fields(&process.to_string())?,
+        &[USER, SYSTEM, CHILDREN_USER, CHILDREN_SYSTEM],
+    )?;
     for entry in fs::read_dir("/proc").ok()?.flatten() {
         let name = entry.file_name();
-        let Some(name) = name.to_str().filter(|name| name.bytes().all(|byte| byte.is_ascii_digit())) else { continue };
+        let Some(name) = name
+            .to_str()
+            .filter(|name| name.bytes().all(|byte| byte.is_ascii_digit()))
+        else {
+            continue;
+        };
         // A process that ended meanwhile is counted with its parent's children next time.
         let Some(fields) = fields(name) else { continue };
         if fields.get(1).and_then(|parent| parent.parse().ok()) == Some(process) {

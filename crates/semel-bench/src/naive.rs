@@ -44,7 +44,10 @@ pub struct Habits {
 
 impl Habits {
     /// The best of its kind.
-    pub const BEST: Self = Self { guard: Guard::UniqueKey, ack: Ack::AfterCommit };
+    pub const BEST: Self = Self {
+        guard: Guard::UniqueKey,
+        ack: Ack::AfterCommit,
+    };
 }
 
 /// Where it is with a message.
@@ -133,7 +136,10 @@ pub async fn consume(
     deliveries: impl IntoIterator<Item = Credit>,
     attack: Arc<dyn Attack>,
 ) -> Result<Tally, Error> {
-    let broker = Broker { waiting: deliveries.into_iter().collect(), taken: 0 };
+    let broker = Broker {
+        waiting: deliveries.into_iter().collect(),
+        taken: 0,
+    };
     let broker = Arc::new(Mutex::new(broker));
     let mut tasks = tokio::task::JoinSet::new();
     for _ in 0..workers {
@@ -169,7 +175,9 @@ async fn work(
                 (number, credit)
             })
         };
-        let Some((number, credit)) = taken else { return Ok(tally) };
+        let Some((number, credit)) = taken else {
+            return Ok(tally);
+        };
         let done = match &store {
             Store::Postgres(pool) => postgres(pool, habits.guard, number, &credit, &*attack).await,
             Store::Sqlite(pool) => sqlite(pool, habits.guard, number, &credit, &*attack).await,
@@ -182,7 +190,11 @@ async fn work(
             Ok(Done::Crashed) | Err(_) => {
                 tally.failures += 1;
                 if habits.ack == Ack::AfterCommit {
-                    broker.lock().unwrap_or_else(PoisonError::into_inner).waiting.push_front(credit);
+                    broker
+                        .lock()
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .waiting
+                        .push_front(credit);
                 }
             }
         }
@@ -200,12 +212,17 @@ macro_rules! consumer {
             attack: &dyn Attack,
         ) -> Result<Done, sqlx::Error> {
             const FIND: &str = "SELECT 1 FROM bench_key WHERE consumer = 1 AND key = $1";
-            const INSERT: &str = "INSERT INTO bench_key (consumer, key) VALUES (1, $1) ON CONFLICT DO NOTHING";
+            const INSERT: &str =
+                "INSERT INTO bench_key (consumer, key) VALUES (1, $1) ON CONFLICT DO NOTHING";
             if attack.strike(Step::Received, number, credit).await == Blow::Crash {
                 return Ok(Done::Crashed);
             }
             if guard == Guard::RememberFirst {
-                let new = sqlx::query(INSERT).bind(credit.id).execute(pool).await?.rows_affected();
+                let new = sqlx::query(INSERT)
+                    .bind(credit.id)
+                    .execute(pool)
+                    .await?
+                    .rows_affected();
                 if new == 0 {
                     return Ok(Done::Duplicate);
                 }
@@ -214,12 +231,21 @@ macro_rules! consumer {
             match guard {
                 Guard::RememberFirst => {}
                 Guard::CheckThenInsert => {
-                    if sqlx::query(FIND).bind(credit.id).fetch_optional(&mut *tx).await?.is_some() {
+                    if sqlx::query(FIND)
+                        .bind(credit.id)
+                        .fetch_optional(&mut *tx)
+                        .await?
+                        .is_some()
+                    {
                         return Ok(Done::Duplicate);
                     }
                 }
                 Guard::UniqueKey => {
-                    let new = sqlx::query(INSERT).bind(credit.id).execute(&mut *tx).await?.rows_affected();
+                    let new = sqlx::query(INSERT)
+                        .bind(credit.id)
+                        .execute(&mut *tx)
+                        .await?
+                        .rows_affected();
                     if new == 0 {
                         tx.commit().await?;
                         return Ok(Done::Duplicate);
@@ -242,7 +268,10 @@ macro_rules! consumer {
                 .await?;
             if guard == Guard::CheckThenInsert {
                 // The usual code has no unique key, or takes its violation for success.
-                sqlx::query(INSERT).bind(credit.id).execute(&mut *tx).await?;
+                sqlx::query(INSERT)
+                    .bind(credit.id)
+                    .execute(&mut *tx)
+                    .await?;
             }
             if attack.strike(Step::Worked, number, credit).await == Blow::Crash {
                 return Ok(Done::Crashed);
@@ -264,7 +293,8 @@ consumer!(sqlite, SqlitePool);
 /// # Errors
 /// The database's.
 pub async fn left(store: &Store) -> Result<(i64, i64, i64), Error> {
-    const LEFT: &str = "SELECT (SELECT count(*) FROM bench_key), (SELECT count(*) FROM bench_journal),
+    const LEFT: &str =
+        "SELECT (SELECT count(*) FROM bench_key), (SELECT count(*) FROM bench_journal),
         (SELECT CAST(coalesce(sum(balance), 0) AS bigint) FROM bench_balance)";
     Ok(match store {
         Store::Postgres(pool) => sqlx::query_as(LEFT).fetch_one(pool).await?,

@@ -80,18 +80,29 @@ impl Credit {
             Uuid::from_bytes(Key::v7(EPOCH_MS + place / 50, tail).into_bytes())
         };
         let mut small = |end| i64::try_from(dice.below(end)).expect("far below 63 bits");
-        Self { id, account: small(shape.accounts), amount: small(10_000) + 1 }
+        Self {
+            id,
+            account: small(shape.accounts),
+            amount: small(10_000) + 1,
+        }
     }
 
     fn write(&self, shape: &Shape, out: &mut impl Write) -> io::Result<()> {
-        let Self { id, account, amount } = self;
+        let Self {
+            id,
+            account,
+            amount,
+        } = self;
         if shape.wallet {
             writeln!(
                 out,
                 r#"{{"op":"transfer","id":"{id}","debit":"bank","credit":"p{account}","asset":"EUR","amount":{amount}}}"#
             )
         } else {
-            writeln!(out, r#"{{"id":"{id}","account":{account},"amount":{amount}}}"#)
+            writeln!(
+                out,
+                r#"{{"id":"{id}","account":{account},"amount":{amount}}}"#
+            )
         }
     }
 }
@@ -110,7 +121,13 @@ pub fn write(folder: &Path, name: &str, shape: &Shape) -> io::Result<Work> {
         files.push(file);
     }
     let mut recent: Vec<Vec<Credit>> = vec![Vec::new(); FILES];
-    let mut work = Work { folder: folder.to_owned(), files, count: shape.count, distinct: 0, balances: BTreeMap::new() };
+    let mut work = Work {
+        folder: folder.to_owned(),
+        files,
+        count: shape.count,
+        distinct: 0,
+        balances: BTreeMap::new(),
+    };
     for place in 0..shape.count {
         let file = usize::try_from(place).expect("a benchmark fits into memory") % FILES;
         let known = &mut recent[file];
@@ -137,9 +154,15 @@ pub fn write(folder: &Path, name: &str, shape: &Shape) -> io::Result<Work> {
 pub fn write_accounts(folder: &Path, accounts: u64) -> io::Result<String> {
     let name = "accounts.jsonl";
     let mut out = BufWriter::new(File::create(folder.join(name))?);
-    writeln!(out, r#"{{"op":"open_account","id":"open-bank","account":"bank","asset":"EUR","kind":"external"}}"#)?;
+    writeln!(
+        out,
+        r#"{{"op":"open_account","id":"open-bank","account":"bank","asset":"EUR","kind":"external"}}"#
+    )?;
     for account in 0..accounts {
-        writeln!(out, r#"{{"op":"open_account","id":"open-p{account}","account":"p{account}","asset":"EUR"}}"#)?;
+        writeln!(
+            out,
+            r#"{{"op":"open_account","id":"open-p{account}","account":"p{account}","asset":"EUR"}}"#
+        )?;
     }
     out.flush()?;
     Ok(name.to_owned())
@@ -159,7 +182,10 @@ impl Reader {
     /// The file system's.
     pub fn open(work: &Work, file: usize) -> io::Result<Self> {
         let file = File::open(work.folder.join(&work.files[file]))?;
-        Ok(Self { lines: BufReader::with_capacity(64 * 1024, file), line: Vec::new() })
+        Ok(Self {
+            lines: BufReader::with_capacity(64 * 1024, file),
+            line: Vec::new(),
+        })
     }
 
     /// The next messages, at most `count`; none at the end.
@@ -183,8 +209,14 @@ impl Reader {
 mod tests {
     use super::*;
 
-    const SHAPE: Shape =
-        Shape { count: 4_000, accounts: 50, copies_per_mille: 100, random_keys: false, wallet: false, seed: 7 };
+    const SHAPE: Shape = Shape {
+        count: 4_000,
+        accounts: 50,
+        copies_per_mille: 100,
+        random_keys: false,
+        wallet: false,
+        seed: 7,
+    };
 
     #[test]
     fn one_seed_is_one_work_whose_files_hold_what_it_says() {
@@ -195,14 +227,24 @@ mod tests {
         let mut count = 0;
         for file in 0..FILES {
             let read = Reader::open(&work, file).unwrap().batch(10_000).unwrap();
-            assert_eq!(read, Reader::open(&again, file).unwrap().batch(10_000).unwrap());
+            assert_eq!(
+                read,
+                Reader::open(&again, file).unwrap().batch(10_000).unwrap()
+            );
             count += read.len() as u64;
             for credit in read {
-                assert_eq!(*first_of.entry(credit.id).or_insert(credit), credit, "a copy is a copy");
+                assert_eq!(
+                    *first_of.entry(credit.id).or_insert(credit),
+                    credit,
+                    "a copy is a copy"
+                );
             }
         }
         assert_eq!((count, first_of.len() as u64), (work.count, work.distinct));
-        assert!((300..500).contains(&(work.count - work.distinct)), "a tenth are copies");
+        assert!(
+            (300..500).contains(&(work.count - work.distinct)),
+            "a tenth are copies"
+        );
         let sum: i64 = first_of.values().map(|credit| credit.amount).sum();
         assert_eq!(work.balances.values().sum::<i64>(), sum);
     }

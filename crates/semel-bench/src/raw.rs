@@ -17,7 +17,9 @@ use crate::tables::{Error, Place};
 
 async fn apply(connection: &mut PgConnection, fresh: &[Credit]) -> Result<(), sqlx::Error> {
     let mut sums = BTreeMap::<i64, i64>::new();
-    fresh.iter().for_each(|credit| *sums.entry(credit.account).or_default() += credit.amount);
+    fresh
+        .iter()
+        .for_each(|credit| *sums.entry(credit.account).or_default() += credit.amount);
     let (accounts, amounts): (Vec<i64>, Vec<i64>) = sums.into_iter().unzip();
     let mut tx = connection.begin().await?;
     sqlx::query("INSERT INTO bench_key (consumer, key) SELECT 1, unnest($1::uuid[])")
@@ -28,7 +30,12 @@ async fn apply(connection: &mut PgConnection, fresh: &[Credit]) -> Result<(), sq
         "INSERT INTO bench_journal (account, amount, key)
          SELECT unnest($1::bigint[]), unnest($2::bigint[]), unnest($3::uuid[])",
     )
-    .bind(fresh.iter().map(|credit| credit.account).collect::<Vec<_>>())
+    .bind(
+        fresh
+            .iter()
+            .map(|credit| credit.account)
+            .collect::<Vec<_>>(),
+    )
     .bind(fresh.iter().map(|credit| credit.amount).collect::<Vec<_>>())
     .bind(fresh.iter().map(|credit| credit.id).collect::<Vec<_>>())
     .execute(&mut *tx)
@@ -47,7 +54,10 @@ async fn apply(connection: &mut PgConnection, fresh: &[Credit]) -> Result<(), sq
 async fn lane(place: Place, work: Arc<Work>, files: Vec<usize>, batch: usize) -> Result<(), Error> {
     let mut connection = place.connect().await?;
     let mut known = HashSet::<Uuid>::new();
-    let mut readers = files.into_iter().map(|file| Reader::open(&work, file)).collect::<Result<Vec<_>, _>>()?;
+    let mut readers = files
+        .into_iter()
+        .map(|file| Reader::open(&work, file))
+        .collect::<Result<Vec<_>, _>>()?;
     while !readers.is_empty() {
         let mut left = Vec::new();
         for mut reader in readers {
@@ -57,7 +67,12 @@ async fn lane(place: Place, work: Arc<Work>, files: Vec<usize>, batch: usize) ->
             }
             messages.retain(|credit| known.insert(credit.id));
             while let Err(error) = apply(&mut connection, &messages).await {
-                if error.as_database_error().and_then(|error| error.code()).as_deref() != Some("40P01") {
+                if error
+                    .as_database_error()
+                    .and_then(|error| error.code())
+                    .as_deref()
+                    != Some("40P01")
+                {
                     return Err(error.into());
                 }
             }
@@ -72,6 +87,14 @@ async fn lane(place: Place, work: Arc<Work>, files: Vec<usize>, batch: usize) ->
 ///
 /// # Errors
 /// The database's, or the file system's.
-pub async fn run(place: &Place, work: &Arc<Work>, connections: usize, batch: usize) -> Result<(), Error> {
-    spread(connections, |files| lane(place.clone(), work.clone(), files, batch)).await
+pub async fn run(
+    place: &Place,
+    work: &Arc<Work>,
+    connections: usize,
+    batch: usize,
+) -> Result<(), Error> {
+    spread(connections, |files| {
+        lane(place.clone(), work.clone(), files, batch)
+    })
+    .await
 }

@@ -65,16 +65,29 @@ impl Place {
     /// # Errors
     /// The database's.
     pub async fn named(url: &str, schema: &'static str, accounts: u64) -> Result<Self, Error> {
-        let place = Self { url: url.to_owned(), schema };
+        let place = Self {
+            url: url.to_owned(),
+            schema,
+        };
         let mut admin = PgConnectOptions::from_str(url)?.connect().await?;
-        execute(&mut admin, &format!("DROP SCHEMA IF EXISTS {0} CASCADE; CREATE SCHEMA {0}", place.schema)).await?;
+        execute(
+            &mut admin,
+            &format!(
+                "DROP SCHEMA IF EXISTS {0} CASCADE; CREATE SCHEMA {0}",
+                place.schema
+            ),
+        )
+        .await?;
         let mut connection = place.connect().await?;
         let count = i64::try_from(accounts)?;
         for create in [CREATE, CREATE_WIDE] {
             execute(&mut connection, create).await?;
         }
         for table in ["bench_balance", "bench_balance_wide"] {
-            let fund = format!("INSERT INTO {table} SELECT account, 0 FROM generate_series(0, {}) AS account", count - 1);
+            let fund = format!(
+                "INSERT INTO {table} SELECT account, 0 FROM generate_series(0, {}) AS account",
+                count - 1
+            );
             execute(&mut connection, &fund).await?;
         }
         // Statistics as autovacuum would have them in a running system, and no checkpoint debt of the run before.
@@ -84,7 +97,9 @@ impl Place {
     }
 
     fn options(&self) -> Result<PgConnectOptions, Error> {
-        Ok(PgConnectOptions::from_str(&self.url)?.options([("search_path", self.schema)]).disable_statement_logging())
+        Ok(PgConnectOptions::from_str(&self.url)?
+            .options([("search_path", self.schema)])
+            .disable_statement_logging())
     }
 
     /// A connection whose tables are this run's.
@@ -100,7 +115,9 @@ impl Place {
     /// # Errors
     /// The database's.
     pub async fn pool(&self, connections: u32) -> Result<PgPool, Error> {
-        let pool = PgPoolOptions::new().min_connections(connections).max_connections(connections);
+        let pool = PgPoolOptions::new()
+            .min_connections(connections)
+            .max_connections(connections);
         Ok(pool.connect_with(self.options()?).await?)
     }
 
@@ -122,13 +139,20 @@ impl Place {
         let mut connection = self.connect().await?;
         let distinct = i64::try_from(work.distinct)?;
         for (table, wanted) in [(names.key, distinct), (names.journal, distinct)] {
-            let count: i64 = row(&mut connection, &format!("SELECT count(*) FROM {table}")).await?.try_get(0)?;
+            let count: i64 = row(&mut connection, &format!("SELECT count(*) FROM {table}"))
+                .await?
+                .try_get(0)?;
             if count != wanted {
                 return Err(format!("{table} has {count} rows, not {wanted}").into());
             }
         }
-        let balances = format!("SELECT {}, {}::bigint FROM {} ORDER BY 1", names.account, names.amount, names.balance);
-        let rows = sqlx::query(AssertSqlSafe(balances)).fetch_all(&mut connection).await?;
+        let balances = format!(
+            "SELECT {}, {}::bigint FROM {} ORDER BY 1",
+            names.account, names.amount, names.balance
+        );
+        let rows = sqlx::query(AssertSqlSafe(balances))
+            .fetch_all(&mut connection)
+            .await?;
         let mut credited = 0;
         for row in rows {
             let (account, balance): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
@@ -138,7 +162,11 @@ impl Place {
             }
             credited += usize::from(work.balances.contains_key(&account));
         }
-        if credited == work.balances.len() { Ok(()) } else { Err("accounts are missing".into()) }
+        if credited == work.balances.len() {
+            Ok(())
+        } else {
+            Err("accounts are missing".into())
+        }
     }
 }
 
@@ -158,18 +186,27 @@ pub struct Names {
 }
 
 /// The rivals'.
-pub const RIVALS: Names =
-    Names { key: "bench_key", journal: "bench_journal", balance: "bench_balance", account: "account", amount: "balance" };
+pub const RIVALS: Names = Names {
+    key: "bench_key",
+    journal: "bench_journal",
+    balance: "bench_balance",
+    account: "account",
+    amount: "balance",
+};
 
 /// Runs a text of statements.
 ///
 /// # Errors
 /// The database's.
 pub async fn execute(connection: &mut PgConnection, sql: &str) -> Result<(), Error> {
-    sqlx::raw_sql(AssertSqlSafe(sql.to_owned())).execute(connection).await?;
+    sqlx::raw_sql(AssertSqlSafe(sql.to_owned()))
+        .execute(connection)
+        .await?;
     Ok(())
 }
 
 async fn row(connection: &mut PgConnection, sql: &str) -> Result<sqlx::postgres::PgRow, Error> {
-    Ok(sqlx::query(AssertSqlSafe(sql.to_owned())).fetch_one(connection).await?)
+    Ok(sqlx::query(AssertSqlSafe(sql.to_owned()))
+        .fetch_one(connection)
+        .await?)
 }

@@ -78,7 +78,11 @@ async fn part<S: Staged, U: Unit + Rows>(
 ) -> Result<Part, Fault> {
     let mut last = String::new();
     for tries in 1..=TRIES_MAX {
-        let memory = if tries == 1 { Memory::Trusted } else { Memory::Doubted };
+        let memory = if tries == 1 {
+            Memory::Trusted
+        } else {
+            Memory::Doubted
+        };
         match attempt(staged, unit, batch, fresh, memory).await {
             Ok(Try::Done(said)) => return Ok(Part::Done(said)),
             Ok(Try::Again(why)) => last = why,

@@ -166,10 +166,7 @@ async fn add<S: Staged, U: Rows>(
 /// Whether rows of this batch wait for what the deltas of a table return.
 fn is_leant_on<R>(batch: &Batch<R>, table: usize) -> bool {
     let leans = |depends: Option<&super::Name>| depends.is_some_and(|name| name.table == table);
-    batch
-        .appended
-        .iter()
-        .any(|row| leans(row.depends.as_ref()))
+    batch.appended.iter().any(|row| leans(row.depends.as_ref()))
         || batch.slots.iter().any(|slots| {
             let mut slots = slots.values();
             slots.any(|slot| leans(slot.depends.as_deref()))
