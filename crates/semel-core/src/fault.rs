@@ -47,7 +47,10 @@ pub struct Fault {
 impl Fault {
     /// A fault of `class`.
     pub fn new(class: Class, error: impl Into<Box<dyn Error + Send + Sync + 'static>>) -> Self {
-        Self { class, error: error.into() }
+        Self {
+            class,
+            error: error.into(),
+        }
     }
 
     /// The store is busy; see [`Class::Busy`].

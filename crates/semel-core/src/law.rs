@@ -7,7 +7,9 @@ use std::collections::HashMap;
 
 use crate::fingerprint::{FieldSums, Fingerprint, Scheme};
 use crate::key::Key;
-use crate::ledger::{Claim, ClaimKind, Claimed, Letter, Note, Park, Prior, Record, Sighting, SightingKind, SourceId};
+use crate::ledger::{
+    Claim, ClaimKind, Claimed, Letter, Note, Park, Prior, Record, Sighting, SightingKind, SourceId,
+};
 use crate::message::Message;
 use crate::outcome::{Answer, Awaiting, Code, Outcome, codes};
 
@@ -89,8 +91,11 @@ pub struct Plan {
 pub fn plan<W>(cases: &[&Case<W>]) -> Plan {
     let mut seats = vec![Seat::Rejected; cases.len()];
     // By key, copies behind their first: one sort tells who is a copy of whom, and the order of the claims.
-    let mut keyed: Vec<(Key, usize)> =
-        cases.iter().enumerate().filter_map(|(i, case)| Some((case.key()?, i))).collect();
+    let mut keyed: Vec<(Key, usize)> = cases
+        .iter()
+        .enumerate()
+        .filter_map(|(i, case)| Some((case.key()?, i)))
+        .collect();
     keyed.sort_unstable();
     let mut firsts: Vec<usize> = Vec::with_capacity(keyed.len());
     let mut last = None;
@@ -141,7 +146,11 @@ pub enum Repeat {
 /// Judges a message whose key is held with outcome `held`. Contents of different schemes cannot be
 /// compared, so they count as the same.
 #[must_use]
-pub fn repeat(held: Outcome, first: (Fingerprint, Scheme), second: (Fingerprint, Scheme)) -> Repeat {
+pub fn repeat(
+    held: Outcome,
+    first: (Fingerprint, Scheme),
+    second: (Fingerprint, Scheme),
+) -> Repeat {
     if first.1 == second.1 && first.0 != second.0 {
         Repeat::Clash
     } else if held == Outcome::Parked {
@@ -166,11 +175,21 @@ pub struct Ending {
 
 impl Ending {
     const fn plain(outcome: Outcome, code: Option<Code>) -> Self {
-        Self { outcome, code, awaiting: None, first: None }
+        Self {
+            outcome,
+            code,
+            awaiting: None,
+            first: None,
+        }
     }
 
     const fn parked(awaiting: Option<Code>) -> Self {
-        Self { outcome: Outcome::Parked, code: None, awaiting, first: None }
+        Self {
+            outcome: Outcome::Parked,
+            code: None,
+            awaiting,
+            first: None,
+        }
     }
 }
 
@@ -190,19 +209,31 @@ pub struct Answered {
 /// behind it, go to the next unit.
 #[must_use]
 pub fn cut<W>(cases: &[&Case<W>], plan: &Plan, answers: &[Answered]) -> Option<usize> {
-    let dead: Vec<usize> =
-        answers.iter().filter(|a| a.answer.outcome() == Outcome::Dead).map(|a| a.case).collect();
+    let dead: Vec<usize> = answers
+        .iter()
+        .filter(|a| a.answer.outcome() == Outcome::Dead)
+        .map(|a| a.case)
+        .collect();
     if dead.is_empty() {
         return None;
     }
-    plan.seats.iter().take(cases.len()).enumerate().position(|(i, seat)| match seat {
-        Seat::Copy(first) => dead.contains(first) && content(cases[*first]) != content(cases[i]),
-        Seat::Rejected | Seat::First => false,
-    })
+    plan.seats
+        .iter()
+        .take(cases.len())
+        .enumerate()
+        .position(|(i, seat)| match seat {
+            Seat::Copy(first) => {
+                dead.contains(first) && content(cases[*first]) != content(cases[i])
+            }
+            Seat::Rejected | Seat::First => false,
+        })
 }
 
 fn content<W>(case: &Case<W>) -> Option<(Fingerprint, Scheme)> {
-    case.binding.as_ref().ok().map(|(b, _)| (b.fingerprint, b.scheme))
+    case.binding
+        .as_ref()
+        .ok()
+        .map(|(b, _)| (b.fingerprint, b.scheme))
 }
 
 /// All that a unit writes and says when its handler has answered.
@@ -256,8 +287,14 @@ pub fn conclude<W>(
     for answered in answers.iter().filter(|a| a.case < kept) {
         said[answered.case] = Some(answered);
     }
-    let mut scribe =
-        Scribe { cases, field, said, seen, sightings: HashMap::new(), conclusion: Conclusion::default() };
+    let mut scribe = Scribe {
+        cases,
+        field,
+        said,
+        seen,
+        sightings: HashMap::new(),
+        conclusion: Conclusion::default(),
+    };
     scribe.conclusion.record.unclaims = back;
     for i in 0..kept {
         let ending = match plan.seats[i] {
@@ -284,7 +321,13 @@ impl<W, F: Fn(usize, &FieldSums) -> Option<String>> Scribe<'_, W, F> {
     fn rejected(&mut self, i: usize) -> Option<Ending> {
         let case = self.cases[i];
         let reject = case.binding.as_ref().err()?;
-        let letter = letter(case, &reject.code, &reject.detail, reject.field.clone(), case.attempts);
+        let letter = letter(
+            case,
+            &reject.code,
+            &reject.detail,
+            reject.field.clone(),
+            case.attempts,
+        );
         self.conclusion.record.letters.push(letter);
         Some(Ending::plain(Outcome::Dead, Some(reject.code.clone())))
     }
@@ -326,7 +369,10 @@ impl<W, F: Fn(usize, &FieldSums) -> Option<String>> Scribe<'_, W, F> {
             Repeat::Parked => self.parked_again(i, binding.key, prior.code.clone()),
             Repeat::Clash => {
                 let field = (self.field)(i, &prior.sums);
-                let code = prior.code.as_ref().map_or(String::new(), |c| format!(" ({c})"));
+                let code = prior
+                    .code
+                    .as_ref()
+                    .map_or(String::new(), |c| format!(" ({c})"));
                 let reply = prior.reply.as_ref().map_or(String::new(), |r| {
                     format!(", with reply {}", String::from_utf8_lossy(r))
                 });
@@ -346,11 +392,16 @@ impl<W, F: Fn(usize, &FieldSums) -> Option<String>> Scribe<'_, W, F> {
         match repeat(outcome, (one.fingerprint, one.scheme), same) {
             // `cut` keeps copies with other content out of a unit in which the first one is dead.
             _ if outcome == Outcome::Dead => self.dead(i, answered),
-            Repeat::Duplicate => self.duplicate(i, one.key, outcome, answered.answer.code().cloned()),
+            Repeat::Duplicate => {
+                self.duplicate(i, one.key, outcome, answered.answer.code().cloned())
+            }
             Repeat::Parked => {
                 let kind = match &answered.answer {
                     Answer::NotYet { awaiting, .. } => Some(awaiting.kind.clone()),
-                    Answer::Applied { .. } | Answer::Ignored { .. } | Answer::Refused { .. } | Answer::Dead { .. } => None,
+                    Answer::Applied { .. }
+                    | Answer::Ignored { .. }
+                    | Answer::Refused { .. }
+                    | Answer::Dead { .. } => None,
                 };
                 self.parked_again(i, one.key, kind)
             }
@@ -380,12 +431,19 @@ impl<W, F: Fn(usize, &FieldSums) -> Option<String>> Scribe<'_, W, F> {
                 }
                 Ending::plain(Outcome::Applied, None)
             }
-            Answer::Ignored { reason: code, reply } | Answer::Refused { code, reply } => {
+            Answer::Ignored {
+                reason: code,
+                reply,
+            }
+            | Answer::Refused { code, reply } => {
                 let outcome = answered.answer.outcome();
                 self.note(key, outcome, Some(code.clone()), reply.clone());
                 Ending::plain(outcome, Some(code.clone()))
             }
-            Answer::NotYet { awaiting, park_for_ms } => self.park(i, key, awaiting, *park_for_ms),
+            Answer::NotYet {
+                awaiting,
+                park_for_ms,
+            } => self.park(i, key, awaiting, *park_for_ms),
             Answer::Dead { .. } => {
                 self.conclusion.record.unclaims.push(key);
                 self.dead(i, answered)
@@ -393,15 +451,31 @@ impl<W, F: Fn(usize, &FieldSums) -> Option<String>> Scribe<'_, W, F> {
         }
     }
 
-    fn note(&mut self, key: Key, outcome: Outcome, code: Option<Code>, reply: Option<bytes::Bytes>) {
-        self.conclusion.record.notes.push(Note { key, outcome, code, reply });
+    fn note(
+        &mut self,
+        key: Key,
+        outcome: Outcome,
+        code: Option<Code>,
+        reply: Option<bytes::Bytes>,
+    ) {
+        self.conclusion.record.notes.push(Note {
+            key,
+            outcome,
+            code,
+            reply,
+        });
     }
 
     fn park(&mut self, i: usize, key: Key, awaiting: &Awaiting, park_for_ms: u64) -> Ending {
         let case = self.cases[i];
-        let id = case.binding.as_ref().map_or_else(|_| String::new(), |(b, _)| b.id.clone());
+        let id = case
+            .binding
+            .as_ref()
+            .map_or_else(|_| String::new(), |(b, _)| b.id.clone());
         self.note(key, Outcome::Parked, Some(awaiting.kind.clone()), None);
-        let interval = PARK_RETRY_MS.saturating_mul(1 << case.attempts.min(16)).min(PARK_RETRY_MS_MAX);
+        let interval = PARK_RETRY_MS
+            .saturating_mul(1 << case.attempts.min(16))
+            .min(PARK_RETRY_MS_MAX);
         self.conclusion.record.parks.push(Park {
             key,
             id,
@@ -419,18 +493,38 @@ impl<W, F: Fn(usize, &FieldSums) -> Option<String>> Scribe<'_, W, F> {
     }
 
     fn dead(&mut self, i: usize, answered: &Answered) -> Ending {
-        let Answer::Dead { code, detail, field } = &answered.answer else {
+        let Answer::Dead {
+            code,
+            detail,
+            field,
+        } = &answered.answer
+        else {
             return Ending::plain(Outcome::Dead, None);
         };
-        let letter = letter(self.cases[i], code, detail, field.clone(), answered.attempts);
+        let letter = letter(
+            self.cases[i],
+            code,
+            detail,
+            field.clone(),
+            answered.attempts,
+        );
         self.conclusion.record.letters.push(letter);
         Ending::plain(Outcome::Dead, Some(code.clone()))
     }
 
     fn duplicate(&mut self, i: usize, key: Key, first: Outcome, code: Option<Code>) -> Ending {
-        let kind = if self.cases[i].replay { SightingKind::Replay } else { SightingKind::Duplicate };
+        let kind = if self.cases[i].replay {
+            SightingKind::Replay
+        } else {
+            SightingKind::Duplicate
+        };
         self.sight(i, key, kind);
-        Ending { outcome: Outcome::Duplicate, code: None, awaiting: None, first: Some((first, code)) }
+        Ending {
+            outcome: Outcome::Duplicate,
+            code: None,
+            awaiting: None,
+            first: Some((first, code)),
+        }
     }
 
     fn parked_again(&mut self, i: usize, key: Key, awaiting: Option<Code>) -> Ending {
@@ -441,9 +535,19 @@ impl<W, F: Fn(usize, &FieldSums) -> Option<String>> Scribe<'_, W, F> {
     fn clash(&mut self, i: usize, key: Key, first: &str, field: Option<String>) -> Ending {
         self.conclusion.clashes += 1;
         self.sight(i, key, SightingKind::Clash);
-        let differs = field.as_deref().map_or("its content".to_owned(), |f| format!("field `{f}`"));
-        let detail = format!("the key is held by a message that differs in {differs}; the first one ended {first}");
-        let letter = letter(self.cases[i], &codes::KEY_REUSED, &detail, field, self.cases[i].attempts);
+        let differs = field
+            .as_deref()
+            .map_or("its content".to_owned(), |f| format!("field `{f}`"));
+        let detail = format!(
+            "the key is held by a message that differs in {differs}; the first one ended {first}"
+        );
+        let letter = letter(
+            self.cases[i],
+            &codes::KEY_REUSED,
+            &detail,
+            field,
+            self.cases[i].attempts,
+        );
         self.conclusion.record.letters.push(letter);
         Ending::plain(Outcome::Dead, Some(codes::KEY_REUSED))
     }
@@ -451,14 +555,17 @@ impl<W, F: Fn(usize, &FieldSums) -> Option<String>> Scribe<'_, W, F> {
     fn sight(&mut self, i: usize, key: Key, kind: SightingKind) {
         let case = self.cases[i];
         let position = &case.message.position;
-        let sighting = self.sightings.entry((key, case.source, kind)).or_insert_with(|| Sighting {
-            key,
-            source: case.source,
-            kind,
-            count: 0,
-            partition: position.partition.clone(),
-            offset: position.offset,
-        });
+        let sighting = self
+            .sightings
+            .entry((key, case.source, kind))
+            .or_insert_with(|| Sighting {
+                key,
+                source: case.source,
+                kind,
+                count: 0,
+                partition: position.partition.clone(),
+                offset: position.offset,
+            });
         sighting.count += 1;
         sighting.partition = position.partition.clone();
         sighting.offset = position.offset;
@@ -468,7 +575,9 @@ impl<W, F: Fn(usize, &FieldSums) -> Option<String>> Scribe<'_, W, F> {
         let mut conclusion = self.conclusion;
         let record = &mut conclusion.record;
         record.sightings = self.sightings.into_values().collect();
-        record.sightings.sort_unstable_by_key(|s| (s.key, s.source, s.kind));
+        record
+            .sightings
+            .sort_unstable_by_key(|s| (s.key, s.source, s.kind));
         record.notes.sort_unstable_by_key(|n| n.key);
         record.unclaims.sort_unstable();
         record.parks.sort_unstable_by_key(|p| p.key);
@@ -481,9 +590,29 @@ impl<W, F: Fn(usize, &FieldSums) -> Option<String>> Scribe<'_, W, F> {
     }
 }
 
-fn letter<W>(case: &Case<W>, code: &Code, detail: &str, field: Option<String>, attempts: u32) -> Letter {
+/// The longest sentence kept with a dead letter, bytes: an error's text is not the sender's to inflate (TRAPS T89).
+pub const DETAIL_BYTES_MAX: usize = 4 * 1024;
+
+fn bounded(detail: &str) -> String {
+    let mut end = detail.len().min(DETAIL_BYTES_MAX);
+    while !detail.is_char_boundary(end) {
+        end -= 1;
+    }
+    detail[..end].to_owned()
+}
+
+fn letter<W>(
+    case: &Case<W>,
+    code: &Code,
+    detail: &str,
+    field: Option<String>,
+    attempts: u32,
+) -> Letter {
     let bytes = case.message.bytes();
-    let hash = case.message.cut.map_or_else(|| Fingerprint::of_bytes(bytes).into_bytes(), |cut| cut.hash);
+    let hash = case
+        .message
+        .cut
+        .map_or_else(|| Fingerprint::of_bytes(bytes).into_bytes(), |cut| cut.hash);
     let mut message = case.message.clone();
     if bytes.len() > LETTER_BYTES_MAX && *code == codes::TOO_LARGE {
         message.payload = message.payload.map(|p| p.slice(..LETTER_BYTES_MAX));
@@ -493,7 +622,7 @@ fn letter<W>(case: &Case<W>, code: &Code, detail: &str, field: Option<String>, a
         key: binding.map(|b| b.key),
         id: binding.map(|b| b.id.clone()),
         code: code.clone(),
-        detail: detail.to_owned(),
+        detail: bounded(detail),
         field,
         hash,
         attempts,
@@ -518,5 +647,18 @@ impl Letter {
             place.extend_from_slice(&offset.to_be_bytes());
             Fingerprint::of_bytes(&place).into_bytes()
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn t89_the_sentence_of_a_letter_is_bounded_at_a_whole_character() {
+        let long = "ä".repeat(DETAIL_BYTES_MAX);
+        let kept = bounded(&format!("x{long}"));
+        assert!(kept.len() <= DETAIL_BYTES_MAX && kept.len() > DETAIL_BYTES_MAX - 2);
+        assert_eq!(bounded("short"), "short");
     }
 }

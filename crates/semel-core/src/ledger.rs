@@ -387,7 +387,8 @@ pub trait Ledger: Send + Sync + 'static {
     ///
     /// # Errors
     /// `Stop` when another owner has the name, or its key rules changed; `Down`.
-    fn enroll(&self, enrolment: &Enrolment) -> impl Future<Output = Result<Enrolled, Fault>> + Send;
+    fn enroll(&self, enrolment: &Enrolment)
+    -> impl Future<Output = Result<Enrolled, Fault>> + Send;
 
     /// Opens a lane's connection and makes sure that its fence row exists.
     ///
@@ -449,7 +450,10 @@ pub trait Unit: Send + 'static {
     ///
     /// # Errors
     /// `Busy` when a key was neither inserted nor found, or a lock could not be had; `Down`.
-    fn claim(&mut self, claims: &[Claim]) -> impl Future<Output = Result<Vec<Claimed>, Fault>> + Send;
+    fn claim(
+        &mut self,
+        claims: &[Claim],
+    ) -> impl Future<Output = Result<Vec<Claimed>, Fault>> + Send;
 
     /// Sets a savepoint; an older one of the same name is forgotten.
     ///

@@ -55,12 +55,19 @@ pub struct Message {
 
 impl Message {
     /// A message with a payload and a position, and nothing else.
-    pub fn new(payload: impl Into<Bytes>, partition: impl Into<Arc<str>>, offset: Option<u64>) -> Self {
+    pub fn new(
+        payload: impl Into<Bytes>,
+        partition: impl Into<Arc<str>>,
+        offset: Option<u64>,
+    ) -> Self {
         Self {
             payload: Some(payload.into()),
             cut: None,
             headers: Arc::new([]),
-            position: Position { partition: partition.into(), offset },
+            position: Position {
+                partition: partition.into(),
+                offset,
+            },
             message_key: None,
             attempt: 1,
             timestamp_ms: None,
@@ -76,7 +83,10 @@ impl Message {
     /// The first header of this name.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&Bytes> {
-        self.headers.iter().find(|(n, _)| n == name).map(|(_, value)| value)
+        self.headers
+            .iter()
+            .find(|(n, _)| n == name)
+            .map(|(_, value)| value)
     }
 
     /// Bytes held in memory for this message: what byte budgets count.
@@ -84,7 +94,11 @@ impl Message {
     pub fn size(&self) -> usize {
         /// A fixed share for the struct, its reference counts and its place in queues.
         const OVERHEAD: usize = 256;
-        let headers: usize = self.headers.iter().map(|(n, v)| n.len() + v.len() + 48).sum();
+        let headers: usize = self
+            .headers
+            .iter()
+            .map(|(n, v)| n.len() + v.len() + 48)
+            .sum();
         OVERHEAD + self.bytes().len() + headers + self.message_key.as_ref().map_or(0, Bytes::len)
     }
 }

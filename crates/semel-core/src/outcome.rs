@@ -89,7 +89,10 @@ impl Code {
     #[must_use]
     pub const fn new(text: &'static str) -> Self {
         let bytes = text.as_bytes();
-        assert!(!bytes.is_empty() && bytes.len() <= 64, "a code has 1 to 64 characters");
+        assert!(
+            !bytes.is_empty() && bytes.len() <= 64,
+            "a code has 1 to 64 characters"
+        );
         let mut i = 0;
         while i < bytes.len() {
             assert!(
@@ -204,13 +207,19 @@ impl Answer {
     /// Applied, nothing to store, nobody to wake.
     #[must_use]
     pub const fn applied() -> Self {
-        Self::Applied { reply: None, wakes: Vec::new() }
+        Self::Applied {
+            reply: None,
+            wakes: Vec::new(),
+        }
     }
 
     /// Ignored for `reason`.
     #[must_use]
     pub const fn ignored(reason: Code) -> Self {
-        Self::Ignored { reason, reply: None }
+        Self::Ignored {
+            reason,
+            reply: None,
+        }
     }
 
     /// Refused with `code`.
@@ -222,13 +231,20 @@ impl Answer {
     /// Not yet: `kind` with identity `key` is unknown so far.
     #[must_use]
     pub const fn not_yet(kind: Code, key: Key, park_for_ms: u64) -> Self {
-        Self::NotYet { awaiting: Awaiting { kind, key }, park_for_ms }
+        Self::NotYet {
+            awaiting: Awaiting { kind, key },
+            park_for_ms,
+        }
     }
 
     /// Dead with `code`.
     #[must_use]
     pub fn dead(code: Code, detail: impl Into<String>) -> Self {
-        Self::Dead { code, detail: detail.into(), field: None }
+        Self::Dead {
+            code,
+            detail: detail.into(),
+            field: None,
+        }
     }
 
     /// The outcome that the engine makes of this answer for a fresh message.
@@ -247,7 +263,9 @@ impl Answer {
     #[must_use]
     pub const fn code(&self) -> Option<&Code> {
         match self {
-            Self::Ignored { reason: code, .. } | Self::Refused { code, .. } | Self::Dead { code, .. } => Some(code),
+            Self::Ignored { reason: code, .. }
+            | Self::Refused { code, .. }
+            | Self::Dead { code, .. } => Some(code),
             Self::Applied { .. } | Self::NotYet { .. } => None,
         }
     }

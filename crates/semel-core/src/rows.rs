@@ -86,7 +86,11 @@ impl Table {
 
     /// The counters' places, in order.
     pub fn counters(&self) -> impl Iterator<Item = usize> + '_ {
-        self.columns.iter().enumerate().filter(|(_, c)| c.change == Change::Counter).map(|(i, _)| i)
+        self.columns
+            .iter()
+            .enumerate()
+            .filter(|(_, c)| c.change == Change::Counter)
+            .map(|(i, _)| i)
     }
 }
 
@@ -136,7 +140,11 @@ pub trait Rows: Send {
     /// # Errors
     /// The store's fault. A violated CHECK or foreign key is `Poison`; the unit may go back to a
     /// savepoint and try a part.
-    fn insert(&mut self, table: &'static Table, values: &[Value]) -> impl Future<Output = Result<usize, Fault>> + Send;
+    fn insert(
+        &mut self,
+        table: &'static Table,
+        values: &[Value],
+    ) -> impl Future<Output = Result<usize, Fault>> + Send;
 
     /// [`Rows::insert`] of rows that are new by construction: of an append-only table, or with the identity of
     /// an operation whose key is claimed. On servers a plain insert, which costs half of one that expects
@@ -145,7 +153,11 @@ pub trait Rows: Send {
     ///
     /// # Errors
     /// As [`Rows::insert`].
-    fn append(&mut self, table: &'static Table, values: &[Value]) -> impl Future<Output = Result<usize, Fault>> + Send {
+    fn append(
+        &mut self,
+        table: &'static Table,
+        values: &[Value],
+    ) -> impl Future<Output = Result<usize, Fault>> + Send {
         self.insert(table, values)
     }
 
@@ -153,7 +165,11 @@ pub trait Rows: Send {
     ///
     /// # Errors
     /// As [`Rows::insert`].
-    fn update(&mut self, table: &'static Table, values: &[Value]) -> impl Future<Output = Result<usize, Fault>> + Send;
+    fn update(
+        &mut self,
+        table: &'static Table,
+        values: &[Value],
+    ) -> impl Future<Output = Result<usize, Fault>> + Send;
 
     /// Adds to counters of rows that were read without a lock, and returns the rows as they are now,
     /// flat. A row whose `Set` columns changed meanwhile is missing in the answer. `deltas` are sorted
@@ -161,13 +177,21 @@ pub trait Rows: Send {
     ///
     /// # Errors
     /// As [`Rows::insert`].
-    fn add(&mut self, table: &'static Table, deltas: &[Delta]) -> impl Future<Output = Result<Vec<Value>, Fault>> + Send;
+    fn add(
+        &mut self,
+        table: &'static Table,
+        deltas: &[Delta],
+    ) -> impl Future<Output = Result<Vec<Value>, Fault>> + Send;
 
     /// [`Rows::add`] where nobody needs the rows: returns how many took their delta.
     ///
     /// # Errors
     /// As [`Rows::insert`].
-    fn raise(&mut self, table: &'static Table, deltas: &[Delta]) -> impl Future<Output = Result<usize, Fault>> + Send {
+    fn raise(
+        &mut self,
+        table: &'static Table,
+        deltas: &[Delta],
+    ) -> impl Future<Output = Result<usize, Fault>> + Send {
         async move { Ok(self.add(table, deltas).await?.len() / table.width()) }
     }
 }

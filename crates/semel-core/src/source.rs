@@ -36,7 +36,11 @@ impl Receipt {
     /// from 1, so that AMQP's tag 0 ("all outstanding") cannot be expressed.
     #[must_use]
     pub const fn new(generation: u64, partition: u32, tag: NonZeroU64) -> Self {
-        Self { generation, partition, tag }
+        Self {
+            generation,
+            partition,
+            tag,
+        }
     }
 
     /// The source's generation in which this delivery was made.
@@ -60,13 +64,19 @@ impl Receipt {
     /// Spends the receipt: the message is done. Needs the proof that the unit which judged it committed.
     #[must_use]
     pub const fn ack(self, _proof: &Committed) -> Settlement {
-        Settlement { receipt: self, verdict: Settle::Ack }
+        Settlement {
+            receipt: self,
+            verdict: Settle::Ack,
+        }
     }
 
     /// Spends the receipt: deliver again, not before `delay_ms`.
     #[must_use]
     pub const fn nack(self, delay_ms: u64) -> Settlement {
-        Settlement { receipt: self, verdict: Settle::Nack { delay_ms } }
+        Settlement {
+            receipt: self,
+            verdict: Settle::Nack { delay_ms },
+        }
     }
 }
 

@@ -53,7 +53,10 @@ impl<S> Step<S> {
     /// The answer of this step; `subject` is the identity of the machine that the event is about.
     pub fn answer(&self, subject: Key, codes: &StepCodes) -> Answer {
         match self {
-            Self::To(_) => Answer::Applied { reply: None, wakes: vec![subject] },
+            Self::To(_) => Answer::Applied {
+                reply: None,
+                wakes: vec![subject],
+            },
             Self::Already => Answer::ignored(codes.already.clone()),
             Self::NotYet => Answer::not_yet(codes.awaiting.clone(), subject, codes.park_for_ms),
             Self::Never => Answer::refused(codes.never.clone()),

@@ -1,6 +1,9 @@
 //! The published vectors, computed by the second implementation in `vectors/generate.py`.
 
-#![expect(clippy::unwrap_used, reason = "clippy.toml exempts test functions, not the helpers beside them")]
+#![expect(
+    clippy::unwrap_used,
+    reason = "clippy.toml exempts test functions, not the helpers beside them"
+)]
 
 use bytes::Bytes;
 use semel_core::key::{Inputs, Lack};

@@ -6,9 +6,16 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 /// Apply each message of an at-least-once broker to a SQL database exactly once in effect.
 #[derive(Debug, Parser)]
-#[command(name = "semel", version, propagate_version = true, arg_required_else_help = true)]
-#[command(after_help = "Exit codes: 0 done; 1 the answer is no; 2 usage or config error; 3 a database or broker is away or \
-    refuses us; 4 stopped to protect data; 130/143 drained after SIGINT/SIGTERM.")]
+#[command(
+    name = "semel",
+    version,
+    propagate_version = true,
+    arg_required_else_help = true
+)]
+#[command(
+    after_help = "Exit codes: 0 done; 1 the answer is no; 2 usage or config error; 3 a database or broker is away or \
+    refuses us; 4 stopped to protect data; 130/143 drained after SIGINT/SIGTERM."
+)]
 pub(crate) struct Cli {
     /// The config file.
     #[arg(long, global = true, value_name = "FILE", default_value = "semel.toml")]
@@ -119,7 +126,9 @@ pub(crate) struct Show {
 
 /// Compute a key as a consumer would.
 #[derive(Debug, Args)]
-#[command(after_help = "semel key acme bet-42\nsemel key --consumer wallet pay-1\nsemel key --consumer wallet --message ops.jsonl")]
+#[command(
+    after_help = "semel key acme bet-42\nsemel key --consumer wallet pay-1\nsemel key --consumer wallet --message ops.jsonl"
+)]
 pub(crate) struct Key {
     /// The parts as text. One part that is a UUID is the key.
     #[arg(value_name = "PART", required_unless_present = "message")]

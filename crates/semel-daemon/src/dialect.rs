@@ -29,13 +29,19 @@ impl Dialect {
     pub(crate) fn checked(url: &str) -> Result<Self, String> {
         let shown = masked(url);
         let Some(dialect) = Self::of(url) else {
-            return Err(format!("`{shown}` is no ledger's URL; it starts with `sqlite:` or `postgres://`"));
+            return Err(format!(
+                "`{shown}` is no ledger's URL; it starts with `sqlite:` or `postgres://`"
+            ));
         };
         if dialect == Self::Sqlite && url.contains('?') {
-            return Err(format!("`{shown}` has parameters, which have no effect here; write `sqlite:PATH` alone"));
+            return Err(format!(
+                "`{shown}` has parameters, which have no effect here; write `sqlite:PATH` alone"
+            ));
         }
         if dialect == Self::Sqlite && Self::sqlite_file(url, Path::new("")).is_none() {
-            return Err(format!("`{shown}` names no file: a ledger in memory would be forgotten; write `sqlite:PATH`"));
+            return Err(format!(
+                "`{shown}` names no file: a ledger in memory would be forgotten; write `sqlite:PATH`"
+            ));
         }
         Ok(dialect)
     }
@@ -64,9 +70,18 @@ mod tests {
 
     #[test]
     fn a_url_that_would_be_half_understood_is_refused() {
-        for url in ["sqlite:", "sqlite::memory:", "sqlite:a.db?mode=ro", "mysql://h/d", "semel.db"] {
+        for url in [
+            "sqlite:",
+            "sqlite::memory:",
+            "sqlite:a.db?mode=ro",
+            "mysql://h/d",
+            "semel.db",
+        ] {
             assert!(Dialect::checked(url).is_err(), "{url}");
         }
-        assert_eq!(Dialect::checked("postgres://h/d?sslmode=require"), Ok(Dialect::Postgres));
+        assert_eq!(
+            Dialect::checked("postgres://h/d?sslmode=require"),
+            Ok(Dialect::Postgres)
+        );
     }
 }

@@ -56,7 +56,10 @@ pub(crate) struct Failure {
 
 impl Failure {
     pub(crate) fn new(exit: Exit, line: impl Into<String>) -> Self {
-        Self { exit, lines: vec![line.into()] }
+        Self {
+            exit,
+            lines: vec![line.into()],
+        }
     }
 
     /// The answer is no.
@@ -73,14 +76,19 @@ impl Failure {
     pub(crate) fn fault(what: &str, fault: &Fault) -> Self {
         let exit = match fault.class {
             Class::Stop => Exit::Stopped,
-            Class::Down | Class::Busy | Class::Retry | Class::Poison | Class::Unclassified => Exit::Away,
+            Class::Down | Class::Busy | Class::Retry | Class::Poison | Class::Unclassified => {
+                Exit::Away
+            }
         };
         Self::new(exit, format!("{what}: {}", fault.detail()))
     }
 
     /// Findings about the config.
     pub(crate) fn findings(findings: &[Finding]) -> Self {
-        Self { exit: Exit::Usage, lines: findings.iter().map(ToString::to_string).collect() }
+        Self {
+            exit: Exit::Usage,
+            lines: findings.iter().map(ToString::to_string).collect(),
+        }
     }
 }
 
@@ -88,7 +96,10 @@ impl From<std::io::Error> for Failure {
     /// Standard output went away: the reader has had enough, which is no mistake of anyone (`semel dead list | head`).
     fn from(error: std::io::Error) -> Self {
         if error.kind() == std::io::ErrorKind::BrokenPipe {
-            Self { exit: Exit::Done, lines: Vec::new() }
+            Self {
+                exit: Exit::Done,
+                lines: Vec::new(),
+            }
         } else {
             Self::new(Exit::Away, format!("standard output: {error}"))
         }

@@ -40,20 +40,28 @@ pub(crate) fn run(args: &cli::Key, rule: Option<&KeyRule>, style: Style) -> Resu
     }
     let time = args.time.as_deref().map(unix_ms).transpose()?;
     let (key, parts) = match rule {
-        None => of_parts(&args.parts, time).map(|key| (key, args.parts.clone())).map_err(|error| error.to_string()),
+        None => of_parts(&args.parts, time)
+            .map(|key| (key, args.parts.clone()))
+            .map_err(|error| error.to_string()),
         Some(rule) => by_rule(rule, &args.parts, time),
     }
     .map_err(Failure::no)?;
-    Computed { key: key.to_string(), parts }.print(style)?;
+    Computed {
+        key: key.to_string(),
+        parts,
+    }
+    .print(style)?;
     Ok(Exit::Done)
 }
 
 fn unix_ms(text: &str) -> Result<u64, Failure> {
     let ms = match text.parse::<Timestamp>() {
         Ok(time) => time.as_millisecond(),
-        Err(_) => text
-            .parse()
-            .map_err(|_| Failure::usage(format!("`{text}` is no time: RFC 3339 with an offset, or an integer of Unix ms")))?,
+        Err(_) => text.parse().map_err(|_| {
+            Failure::usage(format!(
+                "`{text}` is no time: RFC 3339 with an offset, or an integer of Unix ms"
+            ))
+        })?,
     };
     Ok(u64::try_from(ms).unwrap_or(0))
 }
@@ -67,14 +75,27 @@ fn of_parts(parts: &[String], time: Option<u64>) -> Result<Key, NoKey> {
 }
 
 /// The key of texts given in the order of the rule's parts; constants may be left out.
-fn by_rule(rule: &KeyRule, given: &[String], time: Option<u64>) -> Result<(Key, Vec<String>), String> {
+fn by_rule(
+    rule: &KeyRule,
+    given: &[String],
+    time: Option<u64>,
+) -> Result<(Key, Vec<String>), String> {
     let is_constant = |source: &PartSource| matches!(source, PartSource::Constant(_));
-    let variable = rule.parts().iter().filter(|part| !is_constant(&part.source)).count();
+    let variable = rule
+        .parts()
+        .iter()
+        .filter(|part| !is_constant(&part.source))
+        .count();
     if given.len() != variable && given.len() != rule.parts().len() {
-        return Err(format!("the rule {rule} takes {variable} parts, not {}", given.len()));
+        return Err(format!(
+            "the rule {rule} takes {variable} parts, not {}",
+            given.len()
+        ));
     }
     if rule.time().is_some() && time.is_none() {
-        return Err(format!("the rule {rule} needs the operation's own time: --time"));
+        return Err(format!(
+            "the rule {rule} needs the operation's own time: --time"
+        ));
     }
     let mut texts = given.iter();
     let mut parts = Vec::new();
@@ -108,8 +129,14 @@ fn normalised(rule: &KeyRule, texts: &[String], time: Option<u64>) -> Result<Key
     let pointer = semel_core::Pointer::parse("/at").expect("a JSON pointer starts with `/`");
     let payload = format!("{{\"at\":{}}}", time.unwrap_or_default());
     let payload = Json::parse(payload.as_bytes()).expect("a number in an object is JSON");
-    let rule = KeyRule::new(parts, time.map(|_| pointer)).expect("only the places of a good rule's parts were changed");
-    let inputs = Inputs { payload: Some(&payload), headers: &headers, message_key: None, now_ms: u64::MAX / 2 };
+    let rule = KeyRule::new(parts, time.map(|_| pointer))
+        .expect("only the places of a good rule's parts were changed");
+    let inputs = Inputs {
+        payload: Some(&payload),
+        headers: &headers,
+        message_key: None,
+        now_ms: u64::MAX / 2,
+    };
     rule.identify(&inputs).map(|identity| identity.key)
 }
 
@@ -130,11 +157,21 @@ pub(crate) fn of_id(rule: Option<&KeyRule>, id: &str) -> Result<Key, String> {
     by_rule(rule, &texts, None).map(|(key, _)| key)
 }
 
-fn of_messages(file: &Path, args: &cli::Key, rule: &KeyRule, style: Style) -> Result<Exit, Failure> {
-    let headers = args.header.iter().map(|header| match header.split_once('=') {
-        Some((name, value)) => Ok((name.to_owned(), Bytes::copy_from_slice(value.as_bytes()))),
-        None => Err(Failure::usage(format!("`{header}` is no header; write NAME=VALUE"))),
-    });
+fn of_messages(
+    file: &Path,
+    args: &cli::Key,
+    rule: &KeyRule,
+    style: Style,
+) -> Result<Exit, Failure> {
+    let headers = args
+        .header
+        .iter()
+        .map(|header| match header.split_once('=') {
+            Some((name, value)) => Ok((name.to_owned(), Bytes::copy_from_slice(value.as_bytes()))),
+            None => Err(Failure::usage(format!(
+                "`{header}` is no header; write NAME=VALUE"
+            ))),
+        });
     let headers: Vec<(String, Bytes)> = headers.collect::<Result<_, _>>()?;
     let message_key = args.message_key.as_ref().map(|key| key.as_bytes());
     let mut exit = Exit::Done;
@@ -146,12 +183,24 @@ fn of_messages(file: &Path, args: &cli::Key, rule: &KeyRule, style: Style) -> Re
         let json = Json::parse(&line);
         let payload = json.as_ref().ok();
         let now_ms = u64::try_from(Timestamp::now().as_millisecond()).unwrap_or(0);
-        match rule.identify(&Inputs { payload, headers: &headers, message_key, now_ms }) {
+        match rule.identify(&Inputs {
+            payload,
+            headers: &headers,
+            message_key,
+            now_ms,
+        }) {
             Ok(identity) => {
-                Computed { key: identity.key.to_string(), parts: vec![identity.id.into_owned()] }.print(style)?;
+                Computed {
+                    key: identity.key.to_string(),
+                    parts: vec![identity.id.into_owned()],
+                }
+                .print(style)?;
             }
             Err(no_key) => {
-                let why = json.as_ref().err().map_or(no_key.to_string(), |malformed| malformed.to_string());
+                let why = json
+                    .as_ref()
+                    .err()
+                    .map_or(no_key.to_string(), |malformed| malformed.to_string());
                 out::say(&format!("{}:{}: {why}", file.display(), number + 1));
                 exit = Exit::No;
             }
@@ -169,7 +218,8 @@ pub(crate) fn open(file: &Path) -> Result<BufReader<Box<dyn Read + Send>>, Failu
     if file == Path::new("-") {
         return Ok(BufReader::new(Box::new(std::io::stdin())));
     }
-    let opened = std::fs::File::open(file).map_err(|error| Failure::usage(format!("{}: {error}", file.display())))?;
+    let opened = std::fs::File::open(file)
+        .map_err(|error| Failure::usage(format!("{}: {error}", file.display())))?;
     Ok(BufReader::new(Box::new(opened)))
 }
 
@@ -186,9 +236,15 @@ mod tests {
         let text = Key::derive(&[Part::Text("pay-1")]).unwrap();
         assert_eq!(of_id(None, "pay-1"), Ok(text));
         assert_eq!(of_id(Some(&rule(&["/id"])), "pay-1"), Ok(text));
-        assert_eq!(of_id(Some(&rule(&["lower(trim(/id))"])), " PAY-1 "), Ok(text));
+        assert_eq!(
+            of_id(Some(&rule(&["lower(trim(/id))"])), " PAY-1 "),
+            Ok(text)
+        );
         let uuid = "0190D6F3-79F9-7000-8000-0000DEADBEEF";
-        assert_eq!(of_id(Some(&rule(&["/id"])), uuid), Ok(uuid.parse().unwrap()));
+        assert_eq!(
+            of_id(Some(&rule(&["/id"])), uuid),
+            Ok(uuid.parse().unwrap())
+        );
     }
 
     #[test]
@@ -205,6 +261,9 @@ mod tests {
         let rule = KeyRule::parse(["/id"], Some("/at")).unwrap();
         assert!(of_id(Some(&rule), "pay-1").is_err());
         let (key, _) = by_rule(&rule, &["pay-1".to_owned()], Some(1_700_000_000_000)).unwrap();
-        assert_eq!(key, Key::derive_at(&[Part::Text("pay-1")], 1_700_000_000_000).unwrap());
+        assert_eq!(
+            key,
+            Key::derive_at(&[Part::Text("pay-1")], 1_700_000_000_000).unwrap()
+        );
     }
 }

@@ -62,7 +62,10 @@ impl Place {
 
     /// A SQLite file.
     pub(crate) fn sqlite_at(file: &Path) -> Self {
-        Self { dialect: Dialect::Sqlite, url: format!("sqlite:{}", file.display()) }
+        Self {
+            dialect: Dialect::Sqlite,
+            url: format!("sqlite:{}", file.display()),
+        }
     }
 
     pub(crate) fn sqlite_is_missing(&self) -> bool {
@@ -111,7 +114,10 @@ pub(crate) fn place(loaded: &Loaded) -> Result<Place, Failure> {
 pub(crate) async fn open(loaded: &Loaded, tables: Tables) -> Result<Ledger, Failure> {
     let place = place(loaded)?;
     if tables == Tables::AsTheyAre && place.sqlite_is_missing() {
-        let message = format!("there is no ledger at `{}` yet: `semel run` or `semel migrate` makes it", masked(&place.url));
+        let message = format!(
+            "there is no ledger at `{}` yet: `semel run` or `semel migrate` makes it",
+            masked(&place.url)
+        );
         return Err(Failure::new(Exit::Away, message));
     }
     match connect(&place, &loaded.config.ledger, tables).await {
@@ -119,8 +125,16 @@ pub(crate) async fn open(loaded: &Loaded, tables: Tables) -> Result<Ledger, Fail
         Err(fault) => {
             let failure = Failure::fault("the ledger cannot be opened", &fault);
             // Tables that are only older are no danger: the database is not ready for us yet.
-            let older = failure.exit == Exit::Stopped && migrate::pending(loaded, &place).await.is_ok();
-            Err(if older { Failure { exit: Exit::Away, ..failure } } else { failure })
+            let older =
+                failure.exit == Exit::Stopped && migrate::pending(loaded, &place).await.is_ok();
+            Err(if older {
+                Failure {
+                    exit: Exit::Away,
+                    ..failure
+                }
+            } else {
+                failure
+            })
         }
     }
 }
@@ -130,9 +144,17 @@ pub(crate) async fn open(loaded: &Loaded, tables: Tables) -> Result<Ledger, Fail
 /// # Errors
 ///
 /// The ledger's own.
-pub(crate) async fn connect(place: &Place, settings: &Settings, tables: Tables) -> Result<Ledger, Fault> {
+pub(crate) async fn connect(
+    place: &Place,
+    settings: &Settings,
+    tables: Tables,
+) -> Result<Ledger, Fault> {
     Ok(match place.dialect {
-        Dialect::Sqlite => Ledger::Sqlite(SqliteLedger::open(place.sqlite(settings, tables)).await?),
-        Dialect::Postgres => Ledger::Postgres(PostgresLedger::open(place.postgres(settings, tables)).await?),
+        Dialect::Sqlite => {
+            Ledger::Sqlite(SqliteLedger::open(place.sqlite(settings, tables)).await?)
+        }
+        Dialect::Postgres => {
+            Ledger::Postgres(PostgresLedger::open(place.postgres(settings, tables)).await?)
+        }
     })
 }

@@ -48,8 +48,13 @@ const DEFAULT_LOG: &str = "warn,lapin=off,rdkafka::consumer=off";
 
 /// Logs go to stderr like all words. `SEMEL_LOG` chooses which, in the manner of `RUST_LOG`.
 fn log_to_stderr() {
-    let filter = tracing_subscriber::EnvFilter::try_from_env("SEMEL_LOG").unwrap_or_else(|_| DEFAULT_LOG.into());
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false).init();
+    let filter = tracing_subscriber::EnvFilter::try_from_env("SEMEL_LOG")
+        .unwrap_or_else(|_| DEFAULT_LOG.into());
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_target(false)
+        .init();
 }
 
 fn command(cli: Cli) -> Result<Exit, Failure> {
@@ -60,9 +65,15 @@ fn command(cli: Cli) -> Result<Exit, Failure> {
         Command::Key(args) => key_of(config, &args, style),
         Command::Config(what) => print_config(&what),
         Command::Completions { shell } => completions(shell),
-        Command::Run(args) => asynchronous(async { run::run(checked(config)?, &args, style).await }),
-        Command::Migrate(args) => asynchronous(async { migrate::migrate(&load(config)?, &args, style).await }),
-        Command::Publish(args) => asynchronous(async { publish::publish(&checked(config)?, &args, style).await }),
+        Command::Run(args) => {
+            asynchronous(async { run::run(checked(config)?, &args, style).await })
+        }
+        Command::Migrate(args) => {
+            asynchronous(async { migrate::migrate(&load(config)?, &args, style).await })
+        }
+        Command::Publish(args) => {
+            asynchronous(async { publish::publish(&checked(config)?, &args, style).await })
+        }
         Command::Show(args) => asynchronous(inspect(config, Question::Show(args), style)),
         Command::Dead(what) => asynchronous(inspect(config, Question::Dead(what), style)),
         Command::Parked(what) => asynchronous(inspect(config, Question::Parked(what), style)),
@@ -88,11 +99,15 @@ fn asynchronous(command: impl Future<Output = Result<Exit, Failure>>) -> Result<
 /// The config, for commands that consume or publish: a finding of level error stops them, warnings are told.
 fn checked(path: &Path) -> Result<Loaded, Failure> {
     let loaded = load(path)?;
-    let (errors, warnings): (Vec<Finding>, Vec<Finding>) = check::findings(&loaded).into_iter().partition(Finding::is_error);
+    let (errors, warnings): (Vec<Finding>, Vec<Finding>) = check::findings(&loaded)
+        .into_iter()
+        .partition(Finding::is_error);
     if !errors.is_empty() {
         return Err(Failure::findings(&errors));
     }
-    warnings.iter().for_each(|warning| out::say(&warning.to_string()));
+    warnings
+        .iter()
+        .for_each(|warning| out::say(&warning.to_string()));
     Ok(loaded)
 }
 
@@ -131,7 +146,11 @@ async fn inspect(config: &Path, question: Question, style: Style) -> Result<Exit
 
 /// The key rules of the consumers, as far as they can be read: an id is then looked up as the consumer would.
 fn key_rules(loaded: &Loaded) -> BTreeMap<String, KeyRule> {
-    let rules = loaded.config.consumers.iter().filter_map(|(name, consumer)| Some((name.clone(), check::key_rule(consumer).ok()?)));
+    let rules = loaded
+        .config
+        .consumers
+        .iter()
+        .filter_map(|(name, consumer)| Some((name.clone(), check::key_rule(consumer).ok()?)));
     rules.collect()
 }
 
@@ -142,7 +161,9 @@ fn load(path: &Path) -> Result<Loaded, Failure> {
 
 fn check_config(path: &Path, args: &cli::Check, style: Style) -> Result<Exit, Failure> {
     let (loaded, mut findings) = check::config(path);
-    let Some(loaded) = loaded.filter(|_| args.connect) else { return check::report(findings, style) };
+    let Some(loaded) = loaded.filter(|_| args.connect) else {
+        return check::report(findings, style);
+    };
     asynchronous(async {
         findings.extend(check::connected(&loaded).await);
         check::report(findings, style)
@@ -150,12 +171,16 @@ fn check_config(path: &Path, args: &cli::Check, style: Style) -> Result<Exit, Fa
 }
 
 fn key_of(path: &Path, args: &cli::Key, style: Style) -> Result<Exit, Failure> {
-    let Some(name) = &args.consumer else { return key::run(args, None, style) };
+    let Some(name) = &args.consumer else {
+        return key::run(args, None, style);
+    };
     let loaded = load(path)?;
     let Some(consumer) = loaded.config.consumers.get(name) else {
         let hint = config::nearest(name, loaded.config.consumers.keys().map(String::as_str));
         let hint = hint.map_or(String::new(), |near| format!(", did you mean `{near}`?"));
-        return Err(Failure::usage(format!("the config has no consumer `{name}`{hint}")));
+        return Err(Failure::usage(format!(
+            "the config has no consumer `{name}`{hint}"
+        )));
     };
     let rule = check::key_rule(consumer).map_err(|error| Failure::usage(error.to_string()))?;
     key::run(args, Some(&rule), style)

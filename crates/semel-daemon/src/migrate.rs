@@ -32,7 +32,11 @@ impl Report {
             name.strip_prefix("semel/").unwrap_or(name).to_owned()
         };
         let Migrated { from, to, applied } = migrated;
-        Self { from, to, applied: applied.into_iter().map(name).collect() }
+        Self {
+            from,
+            to,
+            applied: applied.into_iter().map(name).collect(),
+        }
     }
 
     fn words(&self, dry_run: bool) -> String {
@@ -40,7 +44,12 @@ impl Report {
             return format!("up to date at version {}", self.to);
         }
         let verb = if dry_run { "would apply" } else { "applied" };
-        format!("{verb} {}: from version {} to {}", self.applied.join(", "), self.from, self.to)
+        format!(
+            "{verb} {}: from version {} to {}",
+            self.applied.join(", "),
+            self.from,
+            self.to
+        )
     }
 }
 
@@ -49,7 +58,11 @@ impl Report {
 /// # Errors
 ///
 /// The ledger cannot be reached, or its tables are newer than this program.
-pub(crate) async fn migrate(loaded: &Loaded, args: &cli::Migrate, style: Style) -> Result<Exit, Failure> {
+pub(crate) async fn migrate(
+    loaded: &Loaded,
+    args: &cli::Migrate,
+    style: Style,
+) -> Result<Exit, Failure> {
     let place = ledger::place(loaded)?;
     let migrated = tables(loaded, &place, args.dry_run).await?;
     if args.accept_key_change && !args.dry_run {
@@ -67,8 +80,12 @@ async fn tables(loaded: &Loaded, place: &Place, dry_run: bool) -> Result<Migrate
     let settings = &loaded.config.ledger;
     let migrated = match (place.dialect, dry_run) {
         (_, true) => pending(loaded, place).await,
-        (Dialect::Sqlite, false) => SqliteLedger::migrate_at(place.sqlite(settings, Tables::Ready), false).await,
-        (Dialect::Postgres, false) => PostgresLedger::migrate_at(place.postgres(settings, Tables::Ready), false).await,
+        (Dialect::Sqlite, false) => {
+            SqliteLedger::migrate_at(place.sqlite(settings, Tables::Ready), false).await
+        }
+        (Dialect::Postgres, false) => {
+            PostgresLedger::migrate_at(place.postgres(settings, Tables::Ready), false).await
+        }
     };
     migrated.map_err(|fault| Failure::fault("the ledger cannot be migrated", &fault))
 }
@@ -82,8 +99,12 @@ pub(crate) async fn pending(loaded: &Loaded, place: &Place) -> Result<Migrated, 
     let settings = &loaded.config.ledger;
     match place.dialect {
         Dialect::Sqlite if place.sqlite_is_missing() => unmade(loaded).await,
-        Dialect::Sqlite => SqliteLedger::migrate_at(place.sqlite(settings, Tables::AsTheyAre), true).await,
-        Dialect::Postgres => PostgresLedger::migrate_at(place.postgres(settings, Tables::AsTheyAre), true).await,
+        Dialect::Sqlite => {
+            SqliteLedger::migrate_at(place.sqlite(settings, Tables::AsTheyAre), true).await
+        }
+        Dialect::Postgres => {
+            PostgresLedger::migrate_at(place.postgres(settings, Tables::AsTheyAre), true).await
+        }
     }
 }
 
@@ -91,7 +112,8 @@ pub(crate) async fn pending(loaded: &Loaded, place: &Place) -> Result<Migrated, 
 async fn unmade(loaded: &Loaded) -> Result<Migrated, Fault> {
     let file = std::env::temp_dir().join(format!("semel-dry-run-{}.db", std::process::id()));
     let place = Place::sqlite_at(&file);
-    let planned = SqliteLedger::migrate_at(place.sqlite(&loaded.config.ledger, Tables::Ready), true).await;
+    let planned =
+        SqliteLedger::migrate_at(place.sqlite(&loaded.config.ledger, Tables::Ready), true).await;
     for suffix in ["", "-wal", "-shm"] {
         // Not there, or a leftover in a temporary folder: no harm either way.
         let _ = std::fs::remove_file(format!("{}{suffix}", file.display()));

@@ -1,5 +1,6 @@
 //! Printing: data to stdout, words to stderr. A closed pipe is an ordinary end and never a panic.
 
+use std::borrow::Cow;
 use std::io::{self, Write};
 
 use serde::Serialize;
@@ -30,7 +31,29 @@ pub(crate) fn json(value: &impl Serialize) -> io::Result<()> {
 ///
 /// The pipe is closed.
 pub(crate) fn text(text: &str) -> io::Result<()> {
-    bytes(text.as_bytes())
+    bytes(plain(text).as_bytes())
+}
+
+/// Text that cannot steer a terminal: control characters and those that turn the direction of writing are
+/// spelled out. Ids and payloads come from whoever sends messages.
+fn plain(text: &str) -> Cow<'_, str> {
+    let steers = |c: char| {
+        (c.is_control() && c != '\n' && c != '\t')
+            || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    if !text.contains(steers) {
+        return Cow::Borrowed(text);
+    }
+    text.chars()
+        .fold(String::with_capacity(text.len()), |mut plain, c| {
+            if steers(c) {
+                plain.extend(c.escape_unicode())
+            } else {
+                plain.push(c)
+            }
+            plain
+        })
+        .into()
 }
 
 /// Prints one line.
@@ -39,7 +62,7 @@ pub(crate) fn text(text: &str) -> io::Result<()> {
 ///
 /// The pipe is closed.
 pub(crate) fn line(line: &str) -> io::Result<()> {
-    bytes(format!("{line}\n").as_bytes())
+    text(&format!("{line}\n"))
 }
 
 fn bytes(bytes: &[u8]) -> io::Result<()> {
@@ -50,7 +73,7 @@ fn bytes(bytes: &[u8]) -> io::Result<()> {
 
 /// Says something on stderr. If nobody listens, nothing is lost.
 pub(crate) fn say(words: &str) {
-    let _ = writeln!(io::stderr().lock(), "semel: {words}");
+    let _ = writeln!(io::stderr().lock(), "semel: {}", plain(words));
 }
 
 /// Rows in columns, as wide as their widest cell.
@@ -68,7 +91,10 @@ const ROWS_MAX: usize = 1_000;
 
 impl Table {
     pub(crate) fn new(heads: &'static [&'static str]) -> Self {
-        Self { heads, rows: Vec::new() }
+        Self {
+            heads,
+            rows: Vec::new(),
+        }
     }
 
     /// Adds a row, and prints what is there when it is enough.
@@ -78,7 +104,11 @@ impl Table {
     /// The pipe is closed.
     pub(crate) fn add(&mut self, cells: Vec<String>) -> io::Result<()> {
         self.row(cells);
-        if self.rows.len() < ROWS_MAX { Ok(()) } else { self.print() }
+        if self.rows.len() < ROWS_MAX {
+            Ok(())
+        } else {
+            self.print()
+        }
     }
 
     /// Prints the rows that are there, under their heads.
@@ -109,15 +139,24 @@ impl Table {
             return String::new();
         }
         let width = |column: usize| {
-            let cells = self.rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
+            let cells = self
+                .rows
+                .iter()
+                .filter_map(|row| row.get(column))
+                .map(|cell| cell.chars().count());
             cells.chain([self.heads[column].len()]).max().unwrap_or(0)
         };
         let widths: Vec<usize> = (0..self.heads.len()).map(width).collect();
         let heads = self.heads.iter().map(|&head| head.to_owned()).collect();
-        let lines = std::iter::once(&heads).chain(&self.rows).map(|row: &Vec<String>| {
-            let cells = row.iter().zip(&widths).map(|(cell, &width)| format!("{cell:<width$}"));
-            format!("{}\n", cells.collect::<Vec<_>>().join("  ").trim_end())
-        });
+        let lines = std::iter::once(&heads)
+            .chain(&self.rows)
+            .map(|row: &Vec<String>| {
+                let cells = row
+                    .iter()
+                    .zip(&widths)
+                    .map(|(cell, &width)| format!("{cell:<width$}"));
+                format!("{}\n", cells.collect::<Vec<_>>().join("  ").trim_end())
+            });
         lines.collect()
     }
 }
@@ -132,6 +171,16 @@ mod tests {
         assert_eq!(table.text(), "");
         table.row(vec!["long-key".to_owned(), "x".to_owned()]);
         table.row(vec!["k\n".to_owned(), "poison".to_owned()]);
-        assert_eq!(table.text(), "key       code\nlong-key  x\nk         poison\n");
+        assert_eq!(
+            table.text(),
+            "key       code\nlong-key  x\nk         poison\n"
+        );
+    }
+
+    #[test]
+    fn text_of_a_sender_cannot_steer_the_terminal() {
+        assert_eq!(plain("pay-1\n\tok"), "pay-1\n\tok");
+        assert_eq!(plain("\u{1b}]0;pwn\u{7}"), "\\u{1b}]0;pwn\\u{7}");
+        assert_eq!(plain("a\rb\u{9b}\u{202e}"), "a\\u{d}b\\u{9b}\\u{202e}");
     }
 }

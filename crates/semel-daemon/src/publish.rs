@@ -32,14 +32,19 @@ struct Published {
 ///
 /// The target is no sink, the file cannot be read, or the sink does not take a message: what was confirmed before
 /// stays.
-pub(crate) async fn publish(loaded: &Loaded, args: &cli::Publish, style: Style) -> Result<Exit, Failure> {
+pub(crate) async fn publish(
+    loaded: &Loaded,
+    args: &cli::Publish,
+    style: Style,
+) -> Result<Exit, Failure> {
     let rules = rules(loaded, &args.target)?;
     let mut lines = key::open(&args.file)?;
     let sink = sources::sink(loaded, &args.target).await?;
     let bar = bar(&args.file);
     let mut total = Totals::default();
     loop {
-        let batch = Batch::read(&mut lines, &rules).map_err(|error| Failure::usage(format!("{}: {error}", args.file.display())))?;
+        let batch = Batch::read(&mut lines, &rules)
+            .map_err(|error| Failure::usage(format!("{}: {error}", args.file.display())))?;
         let published = sink.publish(&batch.messages).await;
         published.map_err(|fault| total.broken(&args.target, &fault))?;
         total.published += batch.messages.len() as u64;
@@ -51,12 +56,20 @@ pub(crate) async fn publish(loaded: &Loaded, args: &cli::Publish, style: Style) 
     }
     bar.finish_and_clear();
     if total.keyless > 0 {
-        let message = format!("{} of the messages have no usable key: their consumer will say dead(no_key)", total.keyless);
+        let message = format!(
+            "{} of the messages have no usable key: their consumer will say dead(no_key)",
+            total.keyless
+        );
         out::say(&message);
     }
     match style {
-        Style::Json => out::json(&Published { published: total.published })?,
-        Style::Words => out::line(&format!("published {} messages to `{}`", total.published, args.target))?,
+        Style::Json => out::json(&Published {
+            published: total.published,
+        })?,
+        Style::Words => out::line(&format!(
+            "published {} messages to `{}`",
+            total.published, args.target
+        ))?,
     }
     Ok(Exit::Done)
 }
@@ -64,9 +77,14 @@ pub(crate) async fn publish(loaded: &Loaded, args: &cli::Publish, style: Style) 
 /// The key rules of all consumers that read the target, then `/id`: the first that finds a key makes it.
 fn rules(loaded: &Loaded, target: &str) -> Result<Vec<KeyRule>, Failure> {
     let consumers = loaded.config.consumers.values();
-    let readers = consumers.filter(|consumer| consumer.sources.iter().any(|source| source == target));
-    let rules = readers.map(check::key_rule).chain([KeyRule::parse(["/id"], None)]);
-    rules.collect::<Result<_, _>>().map_err(|error| Failure::usage(error.to_string()))
+    let readers =
+        consumers.filter(|consumer| consumer.sources.iter().any(|source| source == target));
+    let rules = readers
+        .map(check::key_rule)
+        .chain([KeyRule::parse(["/id"], None)]);
+    rules
+        .collect::<Result<_, _>>()
+        .map_err(|error| Failure::usage(error.to_string()))
 }
 
 fn bar(file: &Path) -> ProgressBar {
@@ -89,7 +107,9 @@ struct Totals {
 impl Totals {
     fn broken(&self, target: &str, fault: &semel_core::Fault) -> Failure {
         let sure = self.published;
-        let what = format!("publishing to `{target}` broke off after {sure} confirmed messages; the same file can be published again, known keys are found to be duplicates");
+        let what = format!(
+            "publishing to `{target}` broke off after {sure} confirmed messages; the same file can be published again, known keys are found to be duplicates"
+        );
         Failure::fault(&what, fault)
     }
 }
@@ -122,7 +142,12 @@ impl Batch {
             let key = rules.iter().find_map(|rule| key_of(content, rule));
             batch.keyless += u64::from(key.is_none());
             let payload = Some(content.to_vec().into());
-            batch.messages.push(Outgoing { key, payload, headers: Vec::new(), message_key: None });
+            batch.messages.push(Outgoing {
+                key,
+                payload,
+                headers: Vec::new(),
+                message_key: None,
+            });
         }
         Ok(batch)
     }
@@ -137,7 +162,12 @@ fn trimmed(line: &[u8]) -> &[u8] {
 fn key_of(content: &[u8], rule: &KeyRule) -> Option<Key> {
     let json = Json::parse(content).ok();
     let now_ms = u64::try_from(Timestamp::now().as_millisecond()).unwrap_or(0);
-    let inputs = Inputs { payload: json.as_ref(), headers: &[], message_key: None, now_ms };
+    let inputs = Inputs {
+        payload: json.as_ref(),
+        headers: &[],
+        message_key: None,
+        now_ms,
+    };
     rule.identify(&inputs).ok().map(|identity| identity.key)
 }
 
@@ -149,13 +179,20 @@ mod tests {
 
     #[test]
     fn lines_become_messages_with_the_first_key_that_a_rule_finds() {
-        let rules = [KeyRule::parse(["/ref"], None).unwrap(), KeyRule::parse(["/id"], None).unwrap()];
-        let mut file = "\u{feff}{\"id\":\"a\",\"ref\":\"r\"}\r\n\n{\"id\":\"b\"}\nnot json".as_bytes();
+        let rules = [
+            KeyRule::parse(["/ref"], None).unwrap(),
+            KeyRule::parse(["/id"], None).unwrap(),
+        ];
+        let mut file =
+            "\u{feff}{\"id\":\"a\",\"ref\":\"r\"}\r\n\n{\"id\":\"b\"}\nnot json".as_bytes();
         let batch = Batch::read(&mut file, &rules).unwrap();
         let keys: Vec<Option<Key>> = batch.messages.iter().map(|message| message.key).collect();
         let key = |text| Some(Key::derive(&[Part::Text(text)]).unwrap());
         assert_eq!(keys, [key("r"), key("b"), None]);
-        assert_eq!(batch.messages[0].payload.as_deref(), Some(br#"{"id":"a","ref":"r"}"#.as_slice()));
+        assert_eq!(
+            batch.messages[0].payload.as_deref(),
+            Some(br#"{"id":"a","ref":"r"}"#.as_slice())
+        );
         assert_eq!((batch.keyless, batch.ended), (1, true));
     }
 }

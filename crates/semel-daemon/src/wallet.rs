@@ -12,11 +12,11 @@ use semel_sqlite::Extension;
 use semel_wallet::{Balance, Check, Line, Reader, RoundView, Sweep, Wallet};
 use serde::Serialize;
 
-use crate::{check, cli};
 use crate::config::{self, Consumer, DuplicateReply, House, LateWin, Whole};
 use crate::dialect::Dialect;
 use crate::exit::{Exit, Failure};
 use crate::out::{self, Style, Table};
+use crate::{check, cli};
 
 /// The wallet's tables, which live beside the ledger's.
 pub(crate) fn tables(dialect: Dialect) -> Vec<Extension> {
@@ -24,7 +24,10 @@ pub(crate) fn tables(dialect: Dialect) -> Vec<Extension> {
         Dialect::Sqlite => semel_wallet::migrations::SQLITE,
         Dialect::Postgres => semel_wallet::migrations::POSTGRES,
     };
-    vec![Extension { name: semel_wallet::migrations::PART, migrations }]
+    vec![Extension {
+        name: semel_wallet::migrations::PART,
+        migrations,
+    }]
 }
 
 /// The wallet's name for a dialect.
@@ -49,23 +52,38 @@ pub(crate) fn handler(name: &str, consumer: &Consumer) -> Result<StagedHandler<W
 /// # Errors
 ///
 /// As [`handler`].
-pub(crate) fn sweep<Q>(name: &str, consumer: &Consumer, query: Arc<Q>, kind: Dialect) -> Result<Sweep<Q>, Failure> {
-    Ok(Sweep::new(Arc::new(wallet(name, consumer)?), query, dialect(kind)))
+pub(crate) fn sweep<Q>(
+    name: &str,
+    consumer: &Consumer,
+    query: Arc<Q>,
+    kind: Dialect,
+) -> Result<Sweep<Q>, Failure> {
+    Ok(Sweep::new(
+        Arc::new(wallet(name, consumer)?),
+        query,
+        dialect(kind),
+    ))
 }
 
 fn wallet(name: &str, consumer: &Consumer) -> Result<Wallet, Failure> {
     let Some(settings) = &consumer.wallet else {
-        return Err(Failure::usage(format!("`consumers.{name}` has no table [consumers.{name}.wallet]")));
+        return Err(Failure::usage(format!(
+            "`consumers.{name}` has no table [consumers.{name}.wallet]"
+        )));
     };
     let rule = check::key_rule(consumer).map_err(|error| Failure::usage(error.to_string()))?;
-    let wallet = Wallet::new(wallet_config(settings).map_err(|error| Failure::usage(error.to_string()))?).keyed_by(rule);
+    let wallet =
+        Wallet::new(wallet_config(settings).map_err(|error| Failure::usage(error.to_string()))?)
+            .keyed_by(rule);
     Ok(match &consumer.fingerprint {
         None => wallet,
         Some(fingerprint) => wallet.compared_by(policy(fingerprint)?),
     })
 }
 
-fn wallet_config(settings: &config::Wallet) -> Result<semel_wallet::Config, semel_wallet::BadConfig> {
+fn wallet_config(
+    settings: &config::Wallet,
+) -> Result<semel_wallet::Config, semel_wallet::BadConfig> {
     let assets = settings.assets.iter().map(|(code, scale)| (code, scale.0));
     let mut wallet = semel_wallet::Config::new(assets)?;
     match &settings.house {
@@ -90,7 +108,12 @@ fn wallet_config(settings: &config::Wallet) -> Result<semel_wallet::Config, seme
 }
 
 fn policy(fingerprint: &config::Fingerprint) -> Result<Policy, Failure> {
-    let pointers = |texts: &[String]| texts.iter().map(|text| Pointer::parse(text)).collect::<Result<_, _>>();
+    let pointers = |texts: &[String]| {
+        texts
+            .iter()
+            .map(|text| Pointer::parse(text))
+            .collect::<Result<_, _>>()
+    };
     let policy = match fingerprint {
         config::Fingerprint::Whole(Whole::All) => Ok(Policy::All),
         config::Fingerprint::Whole(Whole::None) => Ok(Policy::None),
@@ -102,8 +125,14 @@ fn policy(fingerprint: &config::Fingerprint) -> Result<Policy, Failure> {
 
 /// Which reply a copy of an applied operation is given, by consumer. The wallet's consumers derive it from their rows.
 pub(crate) fn replies(loaded: &config::Loaded) -> BTreeMap<String, DuplicateReply> {
-    let wallets = loaded.config.consumers.iter().filter_map(|(name, consumer)| Some((name, consumer.wallet.as_ref()?)));
-    wallets.map(|(name, wallet)| (name.clone(), wallet.duplicate_reply)).collect()
+    let wallets = loaded
+        .config
+        .consumers
+        .iter()
+        .filter_map(|(name, consumer)| Some((name, consumer.wallet.as_ref()?)));
+    wallets
+        .map(|(name, wallet)| (name.clone(), wallet.duplicate_reply))
+        .collect()
 }
 
 /// The reply of an applied operation, as its policy has it.
@@ -134,8 +163,15 @@ fn unreadable(fault: &Fault) -> Failure {
 /// # Errors
 ///
 /// The account was not opened, or the tables cannot be read.
-pub(crate) async fn balance(reader: &Reader<'_, impl Query>, args: &cli::Balance, style: Style) -> Result<Exit, Failure> {
-    let balance = reader.balance(&args.account).await.map_err(|fault| unreadable(&fault))?;
+pub(crate) async fn balance(
+    reader: &Reader<'_, impl Query>,
+    args: &cli::Balance,
+    style: Style,
+) -> Result<Exit, Failure> {
+    let balance = reader
+        .balance(&args.account)
+        .await
+        .map_err(|fault| unreadable(&fault))?;
     let balance = balance.ok_or_else(|| no_account(&args.account))?;
     match style {
         Style::Json => out::json(&balance)?,
@@ -149,8 +185,19 @@ fn no_account(account: &str) -> Failure {
 }
 
 fn balance_words(balance: &Balance) -> String {
-    let Balance { account, asset, kind, status, posted, pending, available, version } = balance;
-    format!("{account}: {posted} {asset} in minor units, {pending} held, {available} available ({kind}, {status}, {version} entries)")
+    let Balance {
+        account,
+        asset,
+        kind,
+        status,
+        posted,
+        pending,
+        available,
+        version,
+    } = balance;
+    format!(
+        "{account}: {posted} {asset} in minor units, {pending} held, {available} available ({kind}, {status}, {version} entries)"
+    )
 }
 
 /// `semel statement`.
@@ -158,7 +205,11 @@ fn balance_words(balance: &Balance) -> String {
 /// # Errors
 ///
 /// The account was not opened, or the tables cannot be read.
-pub(crate) async fn statement(reader: &Reader<'_, impl Query>, args: &cli::Statement, style: Style) -> Result<Exit, Failure> {
+pub(crate) async fn statement(
+    reader: &Reader<'_, impl Query>,
+    args: &cli::Statement,
+    style: Style,
+) -> Result<Exit, Failure> {
     let us = |time: Option<jiff::Timestamp>| time.map(|time| time.as_microsecond());
     let mut printed = Ok(());
     let mut table = Table::new(&["at", "op", "id", "direction", "amount", "balance after"]);
@@ -169,7 +220,9 @@ pub(crate) async fn statement(reader: &Reader<'_, impl Query>, args: &cli::State
         };
         printed.is_ok()
     };
-    let opened = reader.statement(&args.account, us(args.from), us(args.to), &mut each).await;
+    let opened = reader
+        .statement(&args.account, us(args.from), us(args.to), &mut each)
+        .await;
     if !opened.map_err(|fault| unreadable(&fault))? {
         return Err(no_account(&args.account));
     }
@@ -184,7 +237,14 @@ fn line_cells(line: &Line) -> Vec<String> {
         semel_wallet::Direction::Credit => "credit",
     };
     let (amount, after) = (line.amount.to_string(), line.balance_after.to_string());
-    vec![line.at.clone(), line.op.clone(), line.id.clone(), direction.to_owned(), amount, after]
+    vec![
+        line.at.clone(),
+        line.op.clone(),
+        line.id.clone(),
+        direction.to_owned(),
+        amount,
+        after,
+    ]
 }
 
 /// `semel round`.
@@ -192,11 +252,24 @@ fn line_cells(line: &Line) -> Vec<String> {
 /// # Errors
 ///
 /// Nobody knows the round, or the tables cannot be read.
-pub(crate) async fn round(reader: &Reader<'_, impl Query>, args: &cli::Round, style: Style) -> Result<Exit, Failure> {
-    let rounds = reader.rounds(&args.round, args.account.as_deref()).await.map_err(|fault| unreadable(&fault))?;
+pub(crate) async fn round(
+    reader: &Reader<'_, impl Query>,
+    args: &cli::Round,
+    style: Style,
+) -> Result<Exit, Failure> {
+    let rounds = reader
+        .rounds(&args.round, args.account.as_deref())
+        .await
+        .map_err(|fault| unreadable(&fault))?;
     if rounds.is_empty() {
-        let of = args.account.as_ref().map_or(String::new(), |account| format!(" of `{account}`"));
-        return Err(Failure::no(format!("there is no round `{}`{of}", args.round)));
+        let of = args
+            .account
+            .as_ref()
+            .map_or(String::new(), |account| format!(" of `{account}`"));
+        return Err(Failure::no(format!(
+            "there is no round `{}`{of}",
+            args.round
+        )));
     }
     for round in &rounds {
         match style {
@@ -208,14 +281,31 @@ pub(crate) async fn round(reader: &Reader<'_, impl Query>, args: &cli::Round, st
 }
 
 fn round_words(view: &RoundView) -> String {
-    let RoundView { round, account, game, status, bets, wins, staked, paid } = view;
-    let game = game.as_ref().map_or(String::new(), |game| format!(", game {game}"));
+    let RoundView {
+        round,
+        account,
+        game,
+        status,
+        bets,
+        wins,
+        staked,
+        paid,
+    } = view;
+    let game = game
+        .as_ref()
+        .map_or(String::new(), |game| format!(", game {game}"));
     let mut words = format!("{round} of {account}: {status}, staked {staked}, paid {paid}{game}\n");
     for bet in bets {
-        words.push_str(&format!("  bet {}: {}, {}\n", bet.id, bet.amount, bet.status));
+        words.push_str(&format!(
+            "  bet {}: {}, {}\n",
+            bet.id, bet.amount, bet.status
+        ));
     }
     for win in wins {
-        let of = win.bet.as_ref().map_or(String::new(), |bet| format!(", of bet {bet}"));
+        let of = win
+            .bet
+            .as_ref()
+            .map_or(String::new(), |bet| format!(", of bet {bet}"));
         words.push_str(&format!("  win {}: {}{of}\n", win.id, win.amount));
     }
     words
@@ -235,10 +325,16 @@ struct Audit {
 /// The tables cannot be read. A violation is no failure of the command: the exit code tells it.
 pub(crate) async fn audit(reader: &Reader<'_, impl Query>, style: Style) -> Result<Exit, Failure> {
     let checks = reader.audit().await.map_err(|fault| unreadable(&fault))?;
-    let audit = Audit { ok: checks.iter().all(|check| check.ok), checks };
+    let audit = Audit {
+        ok: checks.iter().all(|check| check.ok),
+        checks,
+    };
     match style {
         Style::Json => out::json(&audit)?,
-        Style::Words => audit.checks.iter().try_for_each(|check| out::text(&check_words(check)))?,
+        Style::Words => audit
+            .checks
+            .iter()
+            .try_for_each(|check| out::text(&check_words(check)))?,
     }
     Ok(if audit.ok { Exit::Done } else { Exit::No })
 }
@@ -247,6 +343,15 @@ fn check_words(check: &Check) -> String {
     if check.ok {
         return format!("ok        {} ({} checked)\n", check.name, check.checked);
     }
-    let examples = check.examples.iter().map(|example| format!("            {example}\n"));
-    format!("VIOLATED  {}: {} of {}\n{}", check.name, check.violations, check.checked, examples.collect::<String>())
+    let examples = check
+        .examples
+        .iter()
+        .map(|example| format!("            {example}\n"));
+    format!(
+        "VIOLATED  {}: {} of {}\n{}",
+        check.name,
+        check.violations,
+        check.checked,
+        examples.collect::<String>()
+    )
 }

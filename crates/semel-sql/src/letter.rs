@@ -10,6 +10,10 @@ use semel_core::{Key, Part};
 /// Never for a letter of the engine: its code is a valid part of a key.
 #[must_use]
 pub fn letter_id(letter: &Letter) -> Key {
-    let parts = [Part::Uuid(letter.subject()), Part::Uuid(letter.hash), Part::Text(letter.code.as_str())];
+    let parts = [
+        Part::Uuid(letter.subject()),
+        Part::Uuid(letter.hash),
+        Part::Text(letter.code.as_str()),
+    ];
     Key::derive(&parts).expect("a code has 1 to 64 characters")
 }

@@ -15,8 +15,19 @@ pub(crate) enum Text {
 
 /// First words that are never for a handler.
 const CONTROL: &[&str] = &[
-    "abort", "attach", "begin", "commit", "detach", "end", "pragma", "release", "rollback", "savepoint", "start",
-    "unlock", "vacuum",
+    "abort",
+    "attach",
+    "begin",
+    "commit",
+    "detach",
+    "end",
+    "pragma",
+    "release",
+    "rollback",
+    "savepoint",
+    "start",
+    "unlock",
+    "vacuum",
 ];
 
 /// First words that are not for a handler when one of these comes second.
@@ -31,10 +42,54 @@ const CONTROL_PAIRS: &[(&str, &[&str])] = &[
 /// Words before a parenthesis in a `SELECT` that write nothing: keywords, and functions that are the same
 /// in every dialect.
 const HARMLESS: &[&str] = &[
-    "abs", "all", "and", "any", "as", "avg", "between", "by", "case", "cast", "coalesce", "count", "distinct", "else",
-    "except", "exists", "filter", "from", "having", "in", "intersect", "join", "length", "like", "limit", "lower", "max",
-    "min", "not", "nullif", "offset", "on", "or", "over", "round", "select", "some", "substr", "substring", "sum",
-    "then", "trim", "union", "upper", "using", "values", "when", "where",
+    "abs",
+    "all",
+    "and",
+    "any",
+    "as",
+    "avg",
+    "between",
+    "by",
+    "case",
+    "cast",
+    "coalesce",
+    "count",
+    "distinct",
+    "else",
+    "except",
+    "exists",
+    "filter",
+    "from",
+    "having",
+    "in",
+    "intersect",
+    "join",
+    "length",
+    "like",
+    "limit",
+    "lower",
+    "max",
+    "min",
+    "not",
+    "nullif",
+    "offset",
+    "on",
+    "or",
+    "over",
+    "round",
+    "select",
+    "some",
+    "substr",
+    "substring",
+    "sum",
+    "then",
+    "trim",
+    "union",
+    "upper",
+    "using",
+    "values",
+    "when",
+    "where",
 ];
 
 /// Judges a text of one or more statements.
@@ -71,7 +126,9 @@ fn control(statement: &str) -> Option<String> {
             return Some("SET SESSION CHARACTERISTICS".to_owned());
         }
     }
-    seconds.contains(&second.as_str()).then(|| format!("{first} {second}").to_ascii_uppercase())
+    seconds
+        .contains(&second.as_str())
+        .then(|| format!("{first} {second}").to_ascii_uppercase())
 }
 
 /// Is it a `SELECT` (or `VALUES`) that calls nothing unknown and puts nothing anywhere?
@@ -93,8 +150,12 @@ fn calls_harmless(statement: &str) -> bool {
         match before.bytes().last() {
             None => true,
             Some(byte) if is_word(byte) => {
-                let start = before.bytes().rposition(|b| !is_word(b)).map_or(0, |i| i + 1);
-                let qualified = start > 0 && matches!(before.as_bytes()[start - 1], b'.' | b'"' | b'`');
+                let start = before
+                    .bytes()
+                    .rposition(|b| !is_word(b))
+                    .map_or(0, |i| i + 1);
+                let qualified =
+                    start > 0 && matches!(before.as_bytes()[start - 1], b'.' | b'"' | b'`');
                 !qualified && HARMLESS.iter().any(|word| is(&before[start..], word))
             }
             Some(byte) => !matches!(byte, b'"' | b'`' | b']'),
@@ -163,10 +224,15 @@ fn statement_end(sql: &str) -> usize {
         let ahead = &sql.as_bytes()[at..];
         at += match ahead[0] {
             b';' => return at,
-            quote @ (b'\'' | b'"' | b'`') => 2 + ahead[1..].iter().take_while(|b| **b != quote).count(),
+            quote @ (b'\'' | b'"' | b'`') => {
+                2 + ahead[1..].iter().take_while(|b| **b != quote).count()
+            }
             b'-' if ahead.starts_with(b"--") => ahead.iter().take_while(|b| **b != b'\n').count(),
             b'/' if ahead.starts_with(b"/*") => {
-                4 + ahead[2..].windows(2).take_while(|pair| *pair != b"*/").count()
+                4 + ahead[2..]
+                    .windows(2)
+                    .take_while(|pair| *pair != b"*/")
+                    .count()
             }
             _ => 1,
         };

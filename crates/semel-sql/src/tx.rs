@@ -46,7 +46,10 @@ impl<'t, DB: Database> Tx<'t, DB> {
 
 impl<DB: Database> fmt::Debug for Tx<'_, DB> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tx").field("database", &DB::NAME).field("watch", &self.watch).finish_non_exhaustive()
+        f.debug_struct("Tx")
+            .field("database", &DB::NAME)
+            .field("watch", &self.watch)
+            .finish_non_exhaustive()
     }
 }
 
@@ -71,7 +74,10 @@ where
         }
     }
 
-    fn fetch_optional<'e, 'q: 'e, E>(self, query: E) -> BoxFuture<'e, Result<Option<DB::Row>, Error>>
+    fn fetch_optional<'e, 'q: 'e, E>(
+        self,
+        query: E,
+    ) -> BoxFuture<'e, Result<Option<DB::Row>, Error>>
     where
         'c: 'e,
         E: 'q + Execute<'q, DB>,
@@ -92,7 +98,9 @@ where
         'c: 'e,
     {
         match self.watch.admit(sql.as_str()) {
-            Ok(()) => Watched::new(self.watch, self.connection.prepare_with(sql, parameters)).boxed(),
+            Ok(()) => {
+                Watched::new(self.watch, self.connection.prepare_with(sql, parameters)).boxed()
+            }
             Err(error) => future::ready(Err(error)).boxed(),
         }
     }
@@ -156,7 +164,11 @@ struct Watched<'e, S> {
 
 impl<'e, S> Watched<'e, S> {
     const fn new(watch: &'e mut Watch, inner: S) -> Self {
-        Self { watch, inner, under_way: false }
+        Self {
+            watch,
+            inner,
+            under_way: false,
+        }
     }
 }
 

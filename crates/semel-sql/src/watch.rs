@@ -26,14 +26,20 @@ impl Watch {
     /// the text of a message (TRAPS T26).
     #[must_use]
     pub fn new(classify: fn(&sqlx::Error) -> Class) -> Self {
-        Self { classify, first: None, wrote: false }
+        Self {
+            classify,
+            first: None,
+            wrote: false,
+        }
     }
 
     /// The fault of the first error since the last [`Watch::reset`]; `None` when every statement ran well.
     /// Its class is the store's.
     #[must_use]
     pub fn verdict(&self) -> Option<Fault> {
-        self.first.as_ref().map(|first| Fault::new(first.class, first.detail.clone()))
+        self.first
+            .as_ref()
+            .map(|first| Fault::new(first.class, first.detail.clone()))
     }
 
     /// Whether a statement since the last [`Watch::lent`] may have written. Only a plain `SELECT` that calls
@@ -97,7 +103,10 @@ impl Watch {
 
     fn fail(&mut self, class: Class, detail: impl FnOnce() -> String) {
         if self.first.is_none() {
-            self.first = Some(First { class, detail: detail() });
+            self.first = Some(First {
+                class,
+                detail: detail(),
+            });
         }
     }
 }

@@ -1,6 +1,9 @@
 //! The lent transaction on a real database: what it runs, what poisons it, and what it refuses.
 
-#![expect(clippy::unwrap_used, reason = "a test says what it expects by unwrapping")]
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test says what it expects by unwrapping"
+)]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -35,10 +38,21 @@ impl Lend for Unit {
 
 async fn unit() -> Unit {
     let mut connection = SqliteConnection::connect("sqlite::memory:").await.unwrap();
-    connection.execute("CREATE TABLE wallet (name TEXT PRIMARY KEY, balance INTEGER CHECK (balance >= 0))").await.unwrap();
-    connection.execute("INSERT INTO wallet VALUES ('anna', 5), ('bert', 5)").await.unwrap();
+    connection
+        .execute(
+            "CREATE TABLE wallet (name TEXT PRIMARY KEY, balance INTEGER CHECK (balance >= 0))",
+        )
+        .await
+        .unwrap();
+    connection
+        .execute("INSERT INTO wallet VALUES ('anna', 5), ('bert', 5)")
+        .await
+        .unwrap();
     connection.execute("BEGIN IMMEDIATE").await.unwrap();
-    Unit { connection, watch: Watch::new(|_| Class::Busy) }
+    Unit {
+        connection,
+        watch: Watch::new(|_| Class::Busy),
+    }
 }
 
 fn message() -> Message {
@@ -60,8 +74,13 @@ where
 }
 
 async fn pay(mut tx: Tx<'_, Sqlite>, _: Message) -> Result<Answer, Fault> {
-    sqlx::query("UPDATE wallet SET balance = balance + 1 WHERE name = ?1").bind("anna").execute(&mut tx).await?;
-    let balance: i64 = sqlx::query_scalar("SELECT balance FROM wallet").fetch_one(&mut tx).await?;
+    sqlx::query("UPDATE wallet SET balance = balance + 1 WHERE name = ?1")
+        .bind("anna")
+        .execute(&mut tx)
+        .await?;
+    let balance: i64 = sqlx::query_scalar("SELECT balance FROM wallet")
+        .fetch_one(&mut tx)
+        .await?;
     assert_eq!(balance, 6);
     Ok(Answer::applied())
 }
@@ -86,7 +105,9 @@ async fn counted(rates: Arc<Rates>, mut tx: Tx<'_, Sqlite>, _: Message) -> Resul
 
 #[tokio::test]
 async fn state_comes_in_by_binding() {
-    let rates = Arc::new(Rates { calls: AtomicU64::new(0) });
+    let rates = Arc::new(Rates {
+        calls: AtomicU64::new(0),
+    });
     let (answer, unit) = run(bind(rates.clone(), counted), unit().await).await;
     answer.unwrap();
     assert!(!unit.wrote(), "a plain read writes nothing");
@@ -99,7 +120,10 @@ struct Credit {
 
 impl<'t> PerMessage<'t, Sqlite> for Credit {
     async fn call(&'t self, mut tx: Tx<'t, Sqlite>, _: Message) -> Result<Answer, Fault> {
-        sqlx::query("UPDATE wallet SET balance = balance + ?1").bind(self.amount).execute(&mut tx).await?;
+        sqlx::query("UPDATE wallet SET balance = balance + ?1")
+            .bind(self.amount)
+            .execute(&mut tx)
+            .await?;
         Ok(Answer::applied())
     }
 }
@@ -111,8 +135,13 @@ async fn a_struct_can_be_a_handler() {
 }
 
 async fn swallow(mut tx: Tx<'_, Sqlite>, _: Message) -> Result<Answer, Fault> {
-    let _ = sqlx::query("UPDATE wallet SET balance = -1").execute(&mut tx).await;
-    let later = sqlx::query("UPDATE wallet SET balance = 9").execute(&mut tx).await.unwrap_err();
+    let _ = sqlx::query("UPDATE wallet SET balance = -1")
+        .execute(&mut tx)
+        .await;
+    let later = sqlx::query("UPDATE wallet SET balance = 9")
+        .execute(&mut tx)
+        .await
+        .unwrap_err();
     assert!(later.to_string().contains("runs nothing more"), "{later}");
     Ok(Answer::applied())
 }
@@ -124,8 +153,10 @@ async fn t01_a_swallowed_error_poisons_the_transaction() {
     let verdict = unit.verdict().unwrap();
     assert_eq!(verdict.class, Class::Busy, "the class is the dialect's");
     assert!(verdict.detail().contains("CHECK"), "{verdict}");
-    let balance: i64 =
-        sqlx::query_scalar("SELECT max(balance) FROM wallet").fetch_one(&mut unit.connection).await.unwrap();
+    let balance: i64 = sqlx::query_scalar("SELECT max(balance) FROM wallet")
+        .fetch_one(&mut unit.connection)
+        .await
+        .unwrap();
     assert_eq!(balance, 5);
     unit.watch.reset();
     assert!(unit.verdict().is_none(), "going back to a savepoint heals");
@@ -142,7 +173,12 @@ async fn half_read(mut tx: Tx<'_, Sqlite>, _: Message) -> Result<Answer, Fault> 
 async fn t64_a_half_read_fetch_poisons_the_transaction() {
     let (answer, unit) = run(half_read, unit().await).await;
     answer.unwrap();
-    assert!(unit.verdict().unwrap().detail().contains("dropped before it ended"));
+    assert!(
+        unit.verdict()
+            .unwrap()
+            .detail()
+            .contains("dropped before it ended")
+    );
 }
 
 async fn read_to_the_end(mut tx: Tx<'_, Sqlite>, _: Message) -> Result<Answer, Fault> {
@@ -152,7 +188,9 @@ async fn read_to_the_end(mut tx: Tx<'_, Sqlite>, _: Message) -> Result<Answer, F
     }
     drop(rows);
     drop(sqlx::query("SELECT name FROM wallet").fetch(&mut tx));
-    let one = sqlx::query("SELECT name FROM wallet").fetch_optional(&mut tx).await?;
+    let one = sqlx::query("SELECT name FROM wallet")
+        .fetch_optional(&mut tx)
+        .await?;
     assert!(one.is_some());
     Ok(Answer::applied())
 }
@@ -172,7 +210,12 @@ async fn commits(mut tx: Tx<'_, Sqlite>, _: Message) -> Result<Answer, Fault> {
 #[tokio::test]
 async fn transaction_control_is_refused_and_poisons() {
     let (answer, mut unit) = run(commits, unit().await).await;
-    assert!(answer.unwrap_err().detail().contains("`COMMIT` is not for a handler"));
+    assert!(
+        answer
+            .unwrap_err()
+            .detail()
+            .contains("`COMMIT` is not for a handler")
+    );
     assert_eq!(unit.verdict().unwrap().class, Class::Poison);
     // Still inside the transaction: it can be rolled back.
     unit.connection.execute("ROLLBACK").await.unwrap();
@@ -180,7 +223,11 @@ async fn transaction_control_is_refused_and_poisons() {
 
 async fn prepared(mut tx: Tx<'_, Sqlite>, _: Message) -> Result<Answer, Fault> {
     use sqlx::Statement;
-    let statement = tx.prepare(sqlx::SqlSafeStr::into_sql_str("SELECT balance FROM wallet WHERE name = ?1")).await?;
+    let statement = tx
+        .prepare(sqlx::SqlSafeStr::into_sql_str(
+            "SELECT balance FROM wallet WHERE name = ?1",
+        ))
+        .await?;
     let (balance,): (i64,) = statement.query_as().bind("bert").fetch_one(&mut tx).await?;
     assert_eq!(balance, 5);
     Ok(Answer::applied())

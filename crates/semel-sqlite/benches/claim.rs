@@ -1,11 +1,17 @@
 //! How many keys a second one lane claims and commits, by batch and kind of key. `cargo bench -p semel-sqlite`.
 
-#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a bench prints, and says what it expects by unwrapping")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a bench prints, and says what it expects by unwrapping"
+)]
 
 use std::time::Instant;
 
 use rand::Rng;
-use semel_core::ledger::{Claim, ClaimKind, Claimed, Commit, Enrolment, Instance, LaneId, Record, SourceId};
+use semel_core::ledger::{
+    Claim, ClaimKind, Claimed, Commit, Enrolment, Instance, LaneId, Record, SourceId,
+};
 use semel_core::ledger::{Sighting, SightingKind};
 use semel_core::{FieldSums, Fingerprint, Key, Ledger, Scheme, Unit};
 use semel_sqlite::{Options, SqliteLedger};
@@ -44,7 +50,9 @@ fn claims(kind: Keys, from: u64, count: u64) -> Vec<Claim> {
 }
 
 async fn measure(kind: Keys, batch: u64, total: u64) {
-    let dir = tempfile::tempdir_in(std::env::var("SEMEL_BENCH_DIR").unwrap_or_else(|_| ".".to_owned())).unwrap();
+    let dir =
+        tempfile::tempdir_in(std::env::var("SEMEL_BENCH_DIR").unwrap_or_else(|_| ".".to_owned()))
+            .unwrap();
     let url = format!("sqlite:{}", dir.path().join("semel.db").display());
     let ledger = SqliteLedger::open(Options::new(url)).await.unwrap();
     let enrolment = Enrolment {
@@ -55,20 +63,35 @@ async fn measure(kind: Keys, batch: u64, total: u64) {
         accept_key_change: false,
     };
     let consumer = ledger.enroll(&enrolment).await.unwrap().consumer;
-    let mut lane = ledger.connect(LaneId { consumer, instance: Instance([1; 16]), lane: 0 }).await.unwrap();
-    let batches: Vec<Vec<Claim>> = (0..total / batch).map(|n| claims(kind, n * batch, batch)).collect();
+    let mut lane = ledger
+        .connect(LaneId {
+            consumer,
+            instance: Instance([1; 16]),
+            lane: 0,
+        })
+        .await
+        .unwrap();
+    let batches: Vec<Vec<Claim>> = (0..total / batch)
+        .map(|n| claims(kind, n * batch, batch))
+        .collect();
     for (what, fresh) in [("fresh", true), ("seen", false)] {
         let start = Instant::now();
         for claims in &batches {
             let mut unit = ledger.begin(lane).await.unwrap();
             let claimed = unit.claim(claims).await.unwrap();
-            assert!(claimed.iter().all(|claimed| (*claimed == Claimed::Fresh) == fresh));
+            assert!(
+                claimed
+                    .iter()
+                    .all(|claimed| (*claimed == Claimed::Fresh) == fresh)
+            );
             let mut record = Record::default();
             if !fresh {
                 record.sightings = claims.iter().map(sighting).collect();
             }
             unit.write(&record).await.unwrap();
-            let Commit::Committed(_, next) = unit.commit().await else { panic!("not committed") };
+            let Commit::Committed(_, next) = unit.commit().await else {
+                panic!("not committed")
+            };
             lane = next;
         }
         let rate = total as f64 / start.elapsed().as_secs_f64();
@@ -99,8 +122,11 @@ async fn main() {
         (Keys::Random, 1000, 300_000),
     ]
     .into_iter()
-    .filter(|(kind, batch, _)| wanted.as_ref().is_none_or(|wanted| *wanted == format!("{kind:?}-{batch}")))
-    {
+    .filter(|(kind, batch, _)| {
+        wanted
+            .as_ref()
+            .is_none_or(|wanted| *wanted == format!("{kind:?}-{batch}"))
+    }) {
         measure(kind, batch, total).await;
     }
 }

@@ -26,14 +26,22 @@ impl Bulk {
     /// When the text has no `VALUES (…)`: a bug in the text.
     pub(crate) fn new(sql: &str) -> Self {
         let sql = without_comments(sql);
-        let start = sql.find("VALUES (").expect("a bulk statement has one `VALUES (…)`") + "VALUES ".len();
+        let start = sql
+            .find("VALUES (")
+            .expect("a bulk statement has one `VALUES (…)`")
+            + "VALUES ".len();
         let end = start + closing(&sql[start..]) + 1;
         let (head, row, tail) = (&sql[..start], &sql[start..end], &sql[end..]);
         let width = row.bytes().filter(|b| *b == b'?').count();
         let sizes = SIZES
             .into_iter()
             .filter(|size| *size == 1 || size * width + 8 <= PARAMETERS_MAX)
-            .map(|size| (size, text(format!("{head}{}{tail}", vec![row; size].join(", ")))))
+            .map(|size| {
+                (
+                    size,
+                    text(format!("{head}{}{tail}", vec![row; size].join(", "))),
+                )
+            })
             .collect();
         Self { sizes }
     }
@@ -43,12 +51,18 @@ impl Bulk {
     /// table (TRAPS T30).
     pub(crate) fn repeated(sql: &str) -> Self {
         let sql = without_comments(sql);
-        let sizes = REPEATS.into_iter().map(|size| (size, text(vec![&*sql; size].join(";\n")))).collect();
+        let sizes = REPEATS
+            .into_iter()
+            .map(|size| (size, text(vec![&*sql; size].join(";\n"))))
+            .collect();
         Self { sizes }
     }
 
     /// Cuts items into parts, each with the statement of its length.
-    pub(crate) fn parts<'b, T>(&'b self, mut items: &'b [T]) -> impl Iterator<Item = (&'b SqlStr, &'b [T])> {
+    pub(crate) fn parts<'b, T>(
+        &'b self,
+        mut items: &'b [T],
+    ) -> impl Iterator<Item = (&'b SqlStr, &'b [T])> {
         std::iter::from_fn(move || {
             let (size, sql) = self.sizes.iter().find(|(size, _)| *size <= items.len())?;
             let (part, rest) = items.split_at(*size);
@@ -69,7 +83,10 @@ pub(crate) fn text(sql: String) -> SqlStr {
 }
 
 fn without_comments(sql: &str) -> String {
-    sql.lines().filter(|line| !line.starts_with("--")).collect::<Vec<_>>().join("\n")
+    sql.lines()
+        .filter(|line| !line.starts_with("--"))
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 /// The place of the parenthesis that closes the first one.
@@ -92,7 +109,8 @@ mod tests {
 
     #[test]
     fn a_batch_is_cut_into_few_lengths_and_nothing_is_lost() {
-        let bulk = Bulk::new("-- Why.\nINSERT INTO t (a, b)\nVALUES (?, f(?, 1))\nON CONFLICT DO NOTHING");
+        let bulk =
+            Bulk::new("-- Why.\nINSERT INTO t (a, b)\nVALUES (?, f(?, 1))\nON CONFLICT DO NOTHING");
         let items: Vec<usize> = (0..300).collect();
         let parts: Vec<_> = bulk.parts(&items).map(|(_, part)| part.to_vec()).collect();
         assert_eq!(parts.concat(), items);
@@ -105,6 +123,10 @@ mod tests {
     #[test]
     fn wide_rows_stay_below_the_limit_of_parameters() {
         let bulk = Bulk::new(&format!("VALUES ({})", vec!["?"; 200].join(", ")));
-        assert!(bulk.sizes.iter().all(|(size, _)| size * 200 <= PARAMETERS_MAX));
+        assert!(
+            bulk.sizes
+                .iter()
+                .all(|(size, _)| size * 200 <= PARAMETERS_MAX)
+        );
     }
 }

@@ -32,7 +32,14 @@ async fn open(dir: &tempfile::TempDir) -> (SqliteLedger, SqliteUnit) {
         accept_key_change: false,
     };
     let consumer = ledger.enroll(&enrolment).await.unwrap().consumer;
-    let lane = ledger.connect(LaneId { consumer, instance: Instance([1; 16]), lane: 0 }).await.unwrap();
+    let lane = ledger
+        .connect(LaneId {
+            consumer,
+            instance: Instance([1; 16]),
+            lane: 0,
+        })
+        .await
+        .unwrap();
     let unit = ledger.begin(lane).await.unwrap();
     (ledger, unit)
 }
@@ -62,16 +69,36 @@ async fn t17_a_full_disk_is_down_and_nothing_runs_on_outside_of_the_transaction(
     // The limit holds for this connection alone, as a full disk would for all.
     unit.link().run("PRAGMA max_page_count = 60").await.unwrap();
     let fill = "INSERT INTO wallet (junk) VALUES (zeroblob(4000000))";
-    let error = sqlx::query(fill).execute(&mut unit.lend()).await.unwrap_err();
+    let error = sqlx::query(fill)
+        .execute(&mut unit.lend())
+        .await
+        .unwrap_err();
     assert_eq!(crate::classify(&error), Class::Down, "{error}");
     // A handler that swallows the error and goes on: nothing of it may stay.
-    assert!(sqlx::query("INSERT INTO wallet (junk) VALUES (x'00')").execute(&mut unit.lend()).await.is_err());
-    assert_eq!(unit.claim(&[claim(2)]).await.unwrap_err().class, Class::Down);
+    assert!(
+        sqlx::query("INSERT INTO wallet (junk) VALUES (x'00')")
+            .execute(&mut unit.lend())
+            .await
+            .is_err()
+    );
+    assert_eq!(
+        unit.claim(&[claim(2)]).await.unwrap_err().class,
+        Class::Down
+    );
     let fence = unit.fence();
-    let Commit::RolledBack(fault) = unit.commit().await else { panic!("it must not commit") };
+    let Commit::RolledBack(fault) = unit.commit().await else {
+        panic!("it must not commit")
+    };
     assert_eq!(fault.class, Class::Down);
     assert_eq!(ledger.resolve(fence).await.unwrap(), Resolved::RolledBack);
-    assert_eq!(count(&ledger, "SELECT count(*) FROM sqlite_master WHERE name = 'wallet'").await, 0);
+    assert_eq!(
+        count(
+            &ledger,
+            "SELECT count(*) FROM sqlite_master WHERE name = 'wallet'"
+        )
+        .await,
+        0
+    );
     assert_eq!(count(&ledger, "SELECT count(*) FROM semel_ledger").await, 0);
 }
 
@@ -85,9 +112,14 @@ async fn t17_a_unit_that_sqlite_rolled_back_by_itself_neither_commits_nor_goes_b
         // As SQLite does on some errors, but with no error that the unit could see.
         unit.link().run("ROLLBACK").await.unwrap();
         if goes_back {
-            assert!(unit.back(Save::Claims).await.is_err(), "the savepoint went with the transaction");
+            assert!(
+                unit.back(Save::Claims).await.is_err(),
+                "the savepoint went with the transaction"
+            );
         }
-        let Commit::RolledBack(fault) = unit.commit().await else { panic!("it must not commit") };
+        let Commit::RolledBack(fault) = unit.commit().await else {
+            panic!("it must not commit")
+        };
         if !goes_back {
             assert_eq!(fault.class, Class::Down);
             assert!(fault.detail().contains("rolled back underneath"), "{fault}");
@@ -109,7 +141,9 @@ async fn a_deferred_foreign_key_that_fails_at_commit_rolls_back_for_certain() {
         sqlx::query(sql).execute(&mut unit.lend()).await.unwrap();
     }
     let fence = unit.fence();
-    let Commit::RolledBack(fault) = unit.commit().await else { panic!("it must not commit") };
+    let Commit::RolledBack(fault) = unit.commit().await else {
+        panic!("it must not commit")
+    };
     assert_eq!(fault.class, Class::Poison);
     assert_eq!(ledger.resolve(fence).await.unwrap(), Resolved::RolledBack);
 }

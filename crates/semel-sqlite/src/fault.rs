@@ -81,16 +81,31 @@ struct StoreError {
 pub(crate) fn of_store(file: &Arc<Path>, class: Class, error: sqlx::Error) -> Fault {
     let advice = match (primary(&error), class) {
         (Some(code::FULL), _) => "no space is left; free some, and work goes on by itself",
-        (Some(code::CANTOPEN), _) => "it cannot be opened; check that its folder exists and can be written to",
-        (Some(code::READONLY | code::PERM), _) => "it cannot be written to; check its owner and permissions",
-        (Some(code::CORRUPT), _) => "it is damaged; restore it from a backup (`PRAGMA integrity_check` tells more)",
+        (Some(code::CANTOPEN), _) => {
+            "it cannot be opened; check that its folder exists and can be written to"
+        }
+        (Some(code::READONLY | code::PERM), _) => {
+            "it cannot be written to; check its owner and permissions"
+        }
+        (Some(code::CORRUPT), _) => {
+            "it is damaged; restore it from a backup (`PRAGMA integrity_check` tells more)"
+        }
         (Some(code::NOTADB), _) => "it is not a SQLite database; check `ledger.url`",
         (_, Class::Busy) => "another process holds its write lock; trying again",
         (_, Class::Down) => "it cannot be read or written at the moment",
-        (_, Class::Stop) => "a statement of the ledger failed; check that the tables are as `semel migrate` left them",
+        (_, Class::Stop) => {
+            "a statement of the ledger failed; check that the tables are as `semel migrate` left them"
+        }
         _ => "it refused a statement",
     };
-    Fault::new(class, StoreError { file: file.clone(), advice, error })
+    Fault::new(
+        class,
+        StoreError {
+            file: file.clone(),
+            advice,
+            error,
+        },
+    )
 }
 
 /// A fault of a statement that was generated from a table's description. One that SQLite calls wrong is wrong
@@ -100,5 +115,12 @@ pub(crate) fn of_generated(fault: Fault) -> Fault {
         .error
         .downcast_ref::<StoreError>()
         .is_some_and(|store| primary(&store.error) == Some(code::ERROR));
-    if wrong && fault.class == Class::Poison { Fault { class: Class::Stop, ..fault } } else { fault }
+    if wrong && fault.class == Class::Poison {
+        Fault {
+            class: Class::Stop,
+            ..fault
+        }
+    } else {
+        fault
+    }
 }

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use semel_core::ledger::{
-    Committed, ConsumerId, Enrolled, Enrolment, Fence, LaneId, Parked, Reached, Resolved, SourceId, Which,
+    Committed, ConsumerId, Enrolled, Enrolment, Fence, LaneId, Parked, Reached, Resolved, SourceId,
+    Which,
 };
 use semel_core::{Fault, Ledger};
 use semel_sql::{Extension, Migrated};
@@ -40,7 +41,9 @@ pub(crate) struct Inner {
 
 impl std::fmt::Debug for Inner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("SqliteLedger").field("file", &self.store.file).finish_non_exhaustive()
+        f.debug_struct("SqliteLedger")
+            .field("file", &self.store.file)
+            .finish_non_exhaustive()
     }
 }
 
@@ -54,13 +57,17 @@ pub struct SqliteLane {
 
 impl std::fmt::Debug for SqliteLane {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("SqliteLane").field("id", &self.id).finish_non_exhaustive()
+        f.debug_struct("SqliteLane")
+            .field("id", &self.id)
+            .finish_non_exhaustive()
     }
 }
 
 impl Inner {
     pub(crate) fn confirmed(&self) -> MutexGuard<'_, HashMap<LaneId, i64>> {
-        self.confirmed.lock().unwrap_or_else(PoisonError::into_inner)
+        self.confirmed
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A fence below what was confirmed: a file put back from a copy, or changed behind our back.
@@ -108,7 +115,11 @@ impl SqliteLedger {
 
     async fn unchecked(options: Options) -> Result<Self, Fault> {
         let path = options::path_of(&options.url)?;
-        let missing = if options.create { Missing::Create } else { Missing::Fail };
+        let missing = if options.create {
+            Missing::Create
+        } else {
+            Missing::Fail
+        };
         let store = Store::open(path, missing, options.busy_timeout_ms).await?;
         Ok(Self {
             inner: Arc::new(Inner {
@@ -142,14 +153,23 @@ impl SqliteLedger {
         let consumer = consumer(link, enrolment).await?;
         let sources = sources(link, consumer, &enrolment.sources).await?;
         let clock = link.fetch(sql!("clock"), Args::default()).await?;
-        let now_ms = clock.first().ok_or_else(|| Fault::stop("the database has no time"))?.own::<i64>(0)?;
+        let now_ms = clock
+            .first()
+            .ok_or_else(|| Fault::stop("the database has no time"))?
+            .own::<i64>(0)?;
         link.run("COMMIT").await?;
-        Ok(Enrolled { consumer: ConsumerId(consumer), sources, now_ms: now_ms.unsigned_abs() })
+        Ok(Enrolled {
+            consumer: ConsumerId(consumer),
+            sources,
+            now_ms: now_ms.unsigned_abs(),
+        })
     }
 
     async fn resolve_in(&self, link: &mut Link, fence: Fence) -> Result<Option<i64>, Fault> {
         link.run(sql!("begin")).await?;
-        let rows = link.fetch(sql!("fence_resolve"), lane_args(fence.lane)).await?;
+        let rows = link
+            .fetch(sql!("fence_resolve"), lane_args(fence.lane))
+            .await?;
         let unit = rows.first().map(|row| row.own::<i64>(0)).transpose()?;
         link.run("COMMIT").await?;
         Ok(unit)
@@ -169,13 +189,21 @@ impl Ledger for SqliteLedger {
     async fn connect(&self, lane: LaneId) -> Result<SqliteLane, Fault> {
         let _turn = self.inner.store.turn().await;
         let mut link = self.inner.store.connect(Sync::Full).await?;
-        let rows = link.fetch(sql!("fence_insert"), lane_args(lane)).await.map_err(own)?;
+        let rows = link
+            .fetch(sql!("fence_insert"), lane_args(lane))
+            .await
+            .map_err(own)?;
         let unit = rows.first().map(|row| row.own::<i64>(0)).transpose()?;
         let confirmed = self.inner.confirmed().get(&lane).copied().unwrap_or(0);
         if unit.is_none_or(|unit| unit < confirmed) {
             return Err(self.inner.lost(unit, confirmed));
         }
-        Ok(SqliteLane { link, id: lane, inner: self.inner.clone(), tables: Tables::default() })
+        Ok(SqliteLane {
+            link,
+            id: lane,
+            inner: self.inner.clone(),
+            tables: Tables::default(),
+        })
     }
 
     async fn begin(&self, lane: SqliteLane) -> Result<SqliteUnit, Fault> {
@@ -205,43 +233,74 @@ impl Ledger for SqliteLedger {
     }
 
     async fn leave(&self, lane: SqliteLane) -> Result<(), Fault> {
-        let SqliteLane { mut link, id, inner, .. } = lane;
+        let SqliteLane {
+            mut link,
+            id,
+            inner,
+            ..
+        } = lane;
         let _turn = inner.store.turn().await;
-        link.change(sql!("fence_delete"), lane_args(id)).await.map_err(own)?;
+        link.change(sql!("fence_delete"), lane_args(id))
+            .await
+            .map_err(own)?;
         inner.confirmed().remove(&id);
         Ok(())
     }
 
-    async fn parked(&self, consumer: ConsumerId, which: Which<'_>, limit: usize) -> Result<Vec<Parked>, Fault> {
+    async fn parked(
+        &self,
+        consumer: ConsumerId,
+        which: Which<'_>,
+        limit: usize,
+    ) -> Result<Vec<Parked>, Fault> {
         let mut reader = self.inner.reader.lock().await;
         let mut link = match reader.take() {
             Some(link) => link,
             None => self.inner.store.connect(Sync::Full).await?,
         };
-        let parked = query::parked(&mut link, &self.inner.statements, consumer, which, limit).await.map_err(own)?;
+        let parked = query::parked(&mut link, &self.inner.statements, consumer, which, limit)
+            .await
+            .map_err(own)?;
         *reader = Some(link);
         Ok(parked)
     }
 
-    async fn positions(&self, consumer: ConsumerId, source: SourceId) -> Result<Vec<Reached>, Fault> {
+    async fn positions(
+        &self,
+        consumer: ConsumerId,
+        source: SourceId,
+    ) -> Result<Vec<Reached>, Fault> {
         let mut link = self.inner.store.connect(Sync::Full).await?;
-        query::positions(&mut link, consumer, source).await.map_err(own)
+        query::positions(&mut link, consumer, source)
+            .await
+            .map_err(own)
     }
 }
 
 /// The arguments that name a lane's fence row.
 pub(crate) fn lane_args(lane: LaneId) -> Args {
-    Args::default().with(lane.consumer.0).with(&lane.instance.0[..]).with(lane.lane)
+    Args::default()
+        .with(lane.consumer.0)
+        .with(&lane.instance.0[..])
+        .with(lane.lane)
 }
 
 async fn consumer(link: &mut Link, enrolment: &Enrolment) -> Result<i32, Fault> {
     let name = &*enrolment.consumer;
     let rules = enrolment.rules.as_bytes();
-    let found = link.fetch(sql!("consumer_find"), Args::default().with(name)).await?;
+    let found = link
+        .fetch(sql!("consumer_find"), Args::default().with(name))
+        .await?;
     let Some(row) = found.first() else {
-        let args = Args::default().with(name).with(&*enrolment.handler).with(&rules[..]);
+        let args = Args::default()
+            .with(name)
+            .with(&*enrolment.handler)
+            .with(&rules[..]);
         let rows = link.fetch(sql!("consumer_insert"), args).await?;
-        return rows.first().ok_or_else(|| Fault::stop("a new consumer got no number"))?.own(0);
+        return rows
+            .first()
+            .ok_or_else(|| Fault::stop("a new consumer got no number"))?
+            .own(0);
     };
     let (id, handler) = (row.own::<i32>(0)?, row.own::<&str>(1)?);
     if handler != enrolment.handler {
@@ -258,14 +317,21 @@ async fn consumer(link: &mut Link, enrolment: &Enrolment) -> Result<i32, Fault> 
                  applied again; change them back, or accept it with `semel migrate --accept-key-change`"
             )));
         }
-        link.change(sql!("consumer_rules"), Args::default().with(id).with(&rules[..])).await?;
+        link.change(
+            sql!("consumer_rules"),
+            Args::default().with(id).with(&rules[..]),
+        )
+        .await?;
     }
     Ok(id)
 }
 
 async fn sources(link: &mut Link, consumer: i32, names: &[String]) -> Result<Vec<SourceId>, Fault> {
     let mut known = HashMap::new();
-    for row in link.fetch(sql!("source_list"), Args::default().with(consumer)).await? {
+    for row in link
+        .fetch(sql!("source_list"), Args::default().with(consumer))
+        .await?
+    {
         known.insert(row.own::<String>(1)?, row.own::<i16>(0)?);
     }
     let mut ids = Vec::with_capacity(names.len());
@@ -275,8 +341,14 @@ async fn sources(link: &mut Link, consumer: i32, names: &[String]) -> Result<Vec
             continue;
         }
         let last = known.values().max().copied().unwrap_or(0);
-        let id = last.checked_add(1).ok_or_else(|| Fault::stop("a consumer has at most 32 767 sources"))?;
-        link.change(sql!("source_insert"), Args::default().with(consumer).with(id).with(&**name)).await?;
+        let id = last
+            .checked_add(1)
+            .ok_or_else(|| Fault::stop("a consumer has at most 32 767 sources"))?;
+        link.change(
+            sql!("source_insert"),
+            Args::default().with(consumer).with(id).with(&**name),
+        )
+        .await?;
         known.insert(name.clone(), id);
         ids.push(SourceId(id));
     }

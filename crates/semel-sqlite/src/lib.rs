@@ -39,7 +39,12 @@ pub type Tx<'t> = semel_sql::Tx<'t, sqlx::Sqlite>;
 /// A statement of this crate, from its file.
 macro_rules! sql {
     ($name:literal) => {
-        include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/sql/", $name, ".sql"))
+        include_str!(concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/src/sql/",
+            $name,
+            ".sql"
+        ))
     };
 }
 use sql;

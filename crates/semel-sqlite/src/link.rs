@@ -7,7 +7,7 @@ use std::sync::Arc;
 use semel_core::{Class, Fault};
 use semel_sql::Watch;
 use sqlx::sqlite::{SqliteArguments, SqliteConnection, SqliteRow};
-use sqlx::{Arguments, Encode, Executor, Sqlite, SqlSafeStr, SqlStr, Type};
+use sqlx::{Arguments, Encode, Executor, SqlSafeStr, SqlStr, Sqlite, Type};
 
 use crate::bulk::Bulk;
 use crate::fault;
@@ -27,7 +27,9 @@ pub(crate) struct Args(SqliteArguments);
 impl Args {
     /// Adds a value.
     pub(crate) fn push<'t, T: Encode<'t, Sqlite> + Type<Sqlite>>(&mut self, value: T) {
-        self.0.add(value).expect("encoding for SQLite copies the value and cannot fail");
+        self.0
+            .add(value)
+            .expect("encoding for SQLite copies the value and cannot fail");
     }
 
     /// The driver's form.
@@ -44,7 +46,11 @@ impl Args {
 
 impl Link {
     pub(crate) fn new(connection: SqliteConnection, file: Arc<Path>) -> Self {
-        Self { connection, watch: Watch::new(fault::classify), file }
+        Self {
+            connection,
+            watch: Watch::new(fault::classify),
+            file,
+        }
     }
 
     /// Whether statements may go on: nothing has failed since the last savepoint that was gone back to. After
@@ -70,13 +76,21 @@ impl Link {
     pub(crate) async fn change(&mut self, sql: impl SqlSafeStr, args: Args) -> Result<u64, Fault> {
         let statement = sqlx::query_with(sql.into_sql_str(), args.0);
         let done = self.connection.execute(statement).await;
-        done.map(|done| done.rows_affected()).map_err(|error| self.note(error))
+        done.map(|done| done.rows_affected())
+            .map_err(|error| self.note(error))
     }
 
     /// Runs one statement and returns its rows, read to the end: an error may come last.
-    pub(crate) async fn fetch(&mut self, sql: impl SqlSafeStr, args: Args) -> Result<Vec<SqliteRow>, Fault> {
+    pub(crate) async fn fetch(
+        &mut self,
+        sql: impl SqlSafeStr,
+        args: Args,
+    ) -> Result<Vec<SqliteRow>, Fault> {
         let statement = sqlx::query_with(sql.into_sql_str(), args.0);
-        self.connection.fetch_all(statement).await.map_err(|error| self.note(error))
+        self.connection
+            .fetch_all(statement)
+            .await
+            .map_err(|error| self.note(error))
     }
 
     /// Runs a bulk statement over all items and returns how many rows it changed.
@@ -89,7 +103,9 @@ impl Link {
     ) -> Result<u64, Fault> {
         let mut changed = 0;
         for (sql, part) in bulk.parts(items) {
-            changed += self.change(sql.clone(), arguments(part, &row, &tail)).await?;
+            changed += self
+                .change(sql.clone(), arguments(part, &row, &tail))
+                .await?;
         }
         Ok(changed)
     }
@@ -104,7 +120,11 @@ impl Link {
     ) -> Result<Vec<SqliteRow>, Fault> {
         let mut rows = Vec::new();
         for (sql, part) in bulk.parts(items) {
-            rows.append(&mut self.fetch(sql.clone(), arguments(part, &row, &tail)).await?);
+            rows.append(
+                &mut self
+                    .fetch(sql.clone(), arguments(part, &row, &tail))
+                    .await?,
+            );
         }
         Ok(rows)
     }
@@ -122,7 +142,10 @@ pub(crate) fn no_tail(_: &mut Args) {}
 /// A fault of Semel's own statements: what would be a message's poison in the user's is a reason to stop here.
 pub(crate) fn own(fault: Fault) -> Fault {
     match fault.class {
-        Class::Poison | Class::Unclassified => Fault { class: Class::Stop, ..fault },
+        Class::Poison | Class::Unclassified => Fault {
+            class: Class::Stop,
+            ..fault
+        },
         Class::Busy | Class::Down | Class::Stop | Class::Retry => fault,
     }
 }

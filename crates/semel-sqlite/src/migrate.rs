@@ -12,7 +12,8 @@ use crate::sql;
 const OWN: &str = "semel";
 
 /// Semel's own migrations, in order. One that was released never changes.
-const MIGRATIONS: &[(&str, &str)] = &[("0001_ledger", include_str!("../migrations/0001_ledger.sql"))];
+const MIGRATIONS: &[(&str, &str)] =
+    &[("0001_ledger", include_str!("../migrations/0001_ledger.sql"))];
 
 /// Whether missing migrations are run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,7 +28,11 @@ pub(crate) enum Mode {
 ///
 /// # Errors
 /// `Stop` when the tables are newer than this program, or others than its migrations made; `Down`, `Busy`.
-pub(crate) async fn migrate(link: &mut Link, extensions: &[Extension], mode: Mode) -> Result<Migrated, Fault> {
+pub(crate) async fn migrate(
+    link: &mut Link,
+    extensions: &[Extension],
+    mode: Mode,
+) -> Result<Migrated, Fault> {
     if mode == Mode::Plan {
         return plan(link, extensions).await.map(|plan| plan.migrated);
     }
@@ -61,7 +66,10 @@ async fn apply(link: &mut Link, extensions: &[Extension]) -> Result<Migrated, Fa
     let plan = plan(link, extensions).await?;
     for step in &plan.missing {
         link.run(AssertSqlSafe(step.sql)).await?;
-        let args = Args::default().with(step.part).with(step.version).with(step.name);
+        let args = Args::default()
+            .with(step.part)
+            .with(step.version)
+            .with(step.name);
         link.change(sql!("schema_note"), args).await?;
     }
     Ok(plan.migrated)
@@ -70,30 +78,54 @@ async fn apply(link: &mut Link, extensions: &[Extension]) -> Result<Migrated, Fa
 async fn plan(link: &mut Link, extensions: &[Extension]) -> Result<Plan, Fault> {
     let tables = link.fetch(sql!("schema_exists"), Args::default()).await?;
     let exists = tables.first().is_some_and(|row| row.get::<i64, _>(0) > 0);
-    let own_part = Extension { name: OWN, migrations: MIGRATIONS };
+    let own_part = Extension {
+        name: OWN,
+        migrations: MIGRATIONS,
+    };
     let mut missing = Vec::new();
     let mut from = 0;
     for part in std::iter::once(&own_part).chain(extensions) {
-        let applied = if exists { applied(link, part).await? } else { 0 };
+        let applied = if exists {
+            applied(link, part).await?
+        } else {
+            0
+        };
         if part.name == OWN {
             from = number(applied);
         }
-        missing.extend(part.migrations.iter().enumerate().skip(applied).map(|(at, (name, sql))| Step {
-            part: part.name,
-            version: number(at + 1),
-            name,
-            sql,
-        }));
+        missing.extend(part.migrations.iter().enumerate().skip(applied).map(
+            |(at, (name, sql))| Step {
+                part: part.name,
+                version: number(at + 1),
+                name,
+                sql,
+            },
+        ));
     }
-    let applied = missing.iter().map(|step| format!("{}/{}", step.part, step.name)).collect();
-    Ok(Plan { migrated: Migrated { from, to: number(MIGRATIONS.len()), applied }, missing })
+    let applied = missing
+        .iter()
+        .map(|step| format!("{}/{}", step.part, step.name))
+        .collect();
+    Ok(Plan {
+        migrated: Migrated {
+            from,
+            to: number(MIGRATIONS.len()),
+            applied,
+        },
+        missing,
+    })
 }
 
 /// How many migrations of a part ran, after a look at whether they are ours.
 async fn applied(link: &mut Link, part: &Extension) -> Result<usize, Fault> {
-    let rows = link.fetch(sql!("schema_list"), Args::default().with(part.name)).await?;
+    let rows = link
+        .fetch(sql!("schema_list"), Args::default().with(part.name))
+        .await?;
     for (at, row) in rows.iter().enumerate() {
-        let (name, min_binary) = (row.get::<String, _>("name"), row.get::<i32, _>("min_binary"));
+        let (name, min_binary) = (
+            row.get::<String, _>("name"),
+            row.get::<i32, _>("min_binary"),
+        );
         match part.migrations.get(at) {
             Some((ours, _)) if *ours == name => {}
             Some((ours, _)) => {

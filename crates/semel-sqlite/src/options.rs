@@ -39,13 +39,21 @@ impl Options {
 /// # Errors
 /// `Stop` when the URL is not one of a SQLite file.
 pub(crate) fn path_of(url: &str) -> Result<PathBuf, Fault> {
-    let rest = url.strip_prefix("sqlite:").ok_or_else(|| bad(url, "write `sqlite:PATH`"))?;
+    let rest = url
+        .strip_prefix("sqlite:")
+        .ok_or_else(|| bad(url, "write `sqlite:PATH`"))?;
     let path = rest.strip_prefix("//").unwrap_or(rest);
     if path.is_empty() || path.starts_with(":memory:") {
-        return Err(bad(url, "a ledger in memory would be forgotten; name a file, such as `sqlite:semel.db`"));
+        return Err(bad(
+            url,
+            "a ledger in memory would be forgotten; name a file, such as `sqlite:semel.db`",
+        ));
     }
     if path.contains('?') {
-        return Err(bad(url, "parameters are not taken; write `sqlite:PATH` alone"));
+        return Err(bad(
+            url,
+            "parameters are not taken; write `sqlite:PATH` alone",
+        ));
     }
     Ok(PathBuf::from(path))
 }
@@ -72,8 +80,17 @@ mod tests {
 
     #[test]
     fn what_would_forget_the_ledger_is_refused() {
-        for url in ["sqlite::memory:", "sqlite:", "postgres://x", "sqlite:a.db?mode=memory"] {
-            assert_eq!(path_of(url).unwrap_err().class, semel_core::Class::Stop, "{url}");
+        for url in [
+            "sqlite::memory:",
+            "sqlite:",
+            "postgres://x",
+            "sqlite:a.db?mode=memory",
+        ] {
+            assert_eq!(
+                path_of(url).unwrap_err().class,
+                semel_core::Class::Stop,
+                "{url}"
+            );
         }
     }
 }

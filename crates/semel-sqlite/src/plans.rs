@@ -25,7 +25,10 @@ INSERT INTO semel_attempt SELECT 1, key, 1 FROM semel_ledger;
 ANALYZE";
 
 async fn check(connection: &mut SqliteConnection, name: &str, sql: &str) {
-    let plan = connection.fetch_all(AssertSqlSafe(format!("EXPLAIN QUERY PLAN {sql}"))).await.unwrap();
+    let plan = connection
+        .fetch_all(AssertSqlSafe(format!("EXPLAIN QUERY PLAN {sql}")))
+        .await
+        .unwrap();
     for step in plan {
         let step = step.get::<String, _>("detail");
         let given = GIVEN.iter().any(|name| step.contains(name));
@@ -36,7 +39,10 @@ async fn check(connection: &mut SqliteConnection, name: &str, sql: &str) {
 #[tokio::test]
 async fn t30_every_statement_finds_its_rows_by_an_index() {
     let mut connection = SqliteConnection::connect("sqlite::memory:").await.unwrap();
-    connection.execute(include_str!("../schema.sql")).await.unwrap();
+    connection
+        .execute(include_str!("../schema.sql"))
+        .await
+        .unwrap();
     for filled in [false, true] {
         if filled {
             connection.execute(FILL).await.unwrap();
@@ -46,7 +52,10 @@ async fn t30_every_statement_finds_its_rows_by_an_index() {
             let path = entry.unwrap().path();
             let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
             let sql = std::fs::read_to_string(&path).unwrap();
-            assert!(sql.starts_with("-- "), "{name} says what it locks and which index serves it");
+            assert!(
+                sql.starts_with("-- "),
+                "{name} says what it locks and which index serves it"
+            );
             if PLANLESS.contains(&&*name) {
                 continue;
             }

@@ -32,14 +32,30 @@ pub(crate) async fn parked(
         key_row(args, key);
     };
     let rows = match which {
-        Which::Keys(keys) => link.fetch_all(&statements.parked_keys, keys, row, |_| ()).await?,
-        Which::Awaiting(keys) => {
-            link.fetch_all(&statements.parked_awaiting, keys, row, |args| args.push(most)).await?
+        Which::Keys(keys) => {
+            link.fetch_all(&statements.parked_keys, keys, row, |_| ())
+                .await?
         }
-        Which::Due => link.fetch(fixed(sql!("parked_due")), Args::default().with(consumer.0).with(most)).await?,
+        Which::Awaiting(keys) => {
+            link.fetch_all(&statements.parked_awaiting, keys, row, |args| {
+                args.push(most)
+            })
+            .await?
+        }
+        Which::Due => {
+            link.fetch(
+                fixed(sql!("parked_due")),
+                Args::default().with(consumer.0).with(most),
+            )
+            .await?
+        }
         Which::After(key) => {
             let after = key.as_ref().map_or(&[][..], |key| &key.as_bytes()[..]);
-            link.fetch(sql!("parked_after"), Args::default().with(consumer.0).with(after).with(most)).await?
+            link.fetch(
+                sql!("parked_after"),
+                Args::default().with(consumer.0).with(after).with(most),
+            )
+            .await?
         }
     };
     let mut parked = rows.iter().map(parked_row).collect::<Result<Vec<_>, _>>()?;
@@ -49,7 +65,8 @@ pub(crate) async fn parked(
 }
 
 fn parked_row(row: &SqliteRow) -> Result<Parked, Fault> {
-    let headers = decode_headers(row.own(6)?).ok_or_else(|| Fault::stop("a parked message has broken headers"))?;
+    let headers = decode_headers(row.own(6)?)
+        .ok_or_else(|| Fault::stop("a parked message has broken headers"))?;
     let message = Message {
         payload: row.bytes(9)?,
         cut: None,
@@ -77,7 +94,12 @@ pub(crate) async fn positions(
     consumer: ConsumerId,
     source: SourceId,
 ) -> Result<Vec<Reached>, Fault> {
-    let rows = link.fetch(sql!("positions"), Args::default().with(consumer.0).with(source.0)).await?;
+    let rows = link
+        .fetch(
+            sql!("positions"),
+            Args::default().with(consumer.0).with(source.0),
+        )
+        .await?;
     rows.iter()
         .map(|row| {
             Ok(Reached {

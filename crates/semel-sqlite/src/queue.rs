@@ -82,7 +82,10 @@ pub(crate) struct Inner {
 
 impl std::fmt::Debug for Inner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("SqliteQueue").field("file", &self.store.file).field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("SqliteQueue")
+            .field("file", &self.store.file)
+            .field("name", &self.name)
+            .finish_non_exhaustive()
     }
 }
 
@@ -100,10 +103,18 @@ impl SqliteQueue {
     /// or its tables are newer than this program.
     pub async fn open(options: QueueOptions) -> Result<Self, Fault> {
         let path = options::path_of(&options.url)?;
-        let missing = if options.create { Missing::Create } else { Missing::Fail };
+        let missing = if options.create {
+            Missing::Create
+        } else {
+            Missing::Fail
+        };
         let store = Store::open(path, missing, options.busy_timeout_ms).await?;
         let mut link = store.connect(Sync::Full).await?;
-        if !migrate::migrate(&mut link, &[], Mode::Plan).await?.applied.is_empty() {
+        if !migrate::migrate(&mut link, &[], Mode::Plan)
+            .await?
+            .applied
+            .is_empty()
+        {
             let _turn = store.turn().await;
             migrate::migrate(&mut link, &[], Mode::Run).await?;
         }
@@ -122,7 +133,10 @@ impl SqliteQueue {
             settling: Mutex::default(),
             publishing: Mutex::new(Some(link)),
         };
-        Ok(Self { inner: Arc::new(inner), intake: Mutex::default() })
+        Ok(Self {
+            inner: Arc::new(inner),
+            intake: Mutex::default(),
+        })
     }
 }
 
@@ -175,14 +189,25 @@ impl Inner {
         for acked in acks.chunk_by(|one, two| one.0 == two.0) {
             let lease = self.lease(acked[0].0);
             let row = |args: &mut Args, (_, id): &(u64, i64)| args.push(*id);
-            deleted += link.change_all(&self.statements.ack, acked, row, |args| args.push(&lease[..])).await?;
+            deleted += link
+                .change_all(&self.statements.ack, acked, row, |args| {
+                    args.push(&lease[..])
+                })
+                .await?;
         }
         let deleted = usize::try_from(deleted).unwrap_or(usize::MAX);
-        Ok(Settled { lost: acks.len().saturating_sub(deleted) })
+        Ok(Settled {
+            lost: acks.len().saturating_sub(deleted),
+        })
     }
 
     async fn publish(&self, messages: &[Outgoing]) -> Result<(), Fault> {
-        if let Some((at, size)) = messages.iter().map(size).enumerate().find(|(_, size)| *size > MESSAGE_BYTES_MAX) {
+        if let Some((at, size)) = messages
+            .iter()
+            .map(size)
+            .enumerate()
+            .find(|(_, size)| *size > MESSAGE_BYTES_MAX)
+        {
             return Err(Fault::poison(format!(
                 "message {at} has {size} bytes; a queue takes at most {MESSAGE_BYTES_MAX}"
             )));
@@ -200,7 +225,8 @@ impl Inner {
         };
         let turn = self.store.turn().await;
         link.run(sql!("begin")).await?;
-        link.change_all(&self.statements.put, messages, row, no_tail).await?;
+        link.change_all(&self.statements.put, messages, row, no_tail)
+            .await?;
         link.run("COMMIT").await?;
         drop(turn);
         *kept = Some(link);
@@ -211,7 +237,14 @@ impl Inner {
 
 impl Source for SqliteQueue {
     fn receive(&self, limit: Limit) -> BoxFuture<'_, Result<Received, Fault>> {
-        Box::pin(async move { self.intake.lock().await.receive(&self.inner, limit).await.map_err(own) })
+        Box::pin(async move {
+            self.intake
+                .lock()
+                .await
+                .receive(&self.inner, limit)
+                .await
+                .map_err(own)
+        })
     }
 
     fn settle(&self, settlements: Settlements) -> BoxFuture<'_, Result<Settled, Fault>> {
@@ -236,7 +269,11 @@ fn stamped(message: &Outgoing) -> Headers {
 }
 
 fn size(message: &Outgoing) -> usize {
-    let headers: usize = message.headers.iter().map(|(name, value)| name.len() + value.len()).sum();
+    let headers: usize = message
+        .headers
+        .iter()
+        .map(|(name, value)| name.len() + value.len())
+        .sum();
     let content = message.payload.as_ref().map_or(0, |payload| payload.len());
     content + headers + message.message_key.as_ref().map_or(0, |key| key.len())
 }

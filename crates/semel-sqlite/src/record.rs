@@ -1,7 +1,7 @@
 //! What a unit writes besides its claims and the handler's own rows: few statements, each over many rows.
 
-use semel_core::ledger::{Letter, Note, Park, Reached, Record, Sighting, Written};
 use semel_core::ledger::{LaneId, encode_headers};
+use semel_core::ledger::{Letter, Note, Park, Reached, Record, Sighting, Written};
 use semel_core::{Fault, Key};
 use semel_sql::letter_id;
 
@@ -60,17 +60,42 @@ pub(crate) async fn write(
 ) -> Result<Written, Fault> {
     let consumer = lane.consumer.0;
     let tail = |args: &mut Args| args.push(consumer);
-    link.change_all(&statements.note, &record.notes, |args, note| note_row(args, consumer, note), no_tail).await?;
-    link.change_all(&statements.unclaim, &record.unclaims, key_row, tail).await?;
-    link.change_all(&statements.park, &record.parks, |args, park| park_row(args, consumer, now_us, park), no_tail).await?;
-    link.change_all(&statements.unpark, &record.unparks, key_row, tail).await?;
+    link.change_all(
+        &statements.note,
+        &record.notes,
+        |args, note| note_row(args, consumer, note),
+        no_tail,
+    )
+    .await?;
+    link.change_all(&statements.unclaim, &record.unclaims, key_row, tail)
+        .await?;
+    link.change_all(
+        &statements.park,
+        &record.parks,
+        |args, park| park_row(args, consumer, now_us, park),
+        no_tail,
+    )
+    .await?;
+    link.change_all(&statements.unpark, &record.unparks, key_row, tail)
+        .await?;
     let dead = |args: &mut Args, letter: &Letter| letter_row(args, consumer, now_us, letter);
-    let counts = link.fetch_all(&statements.dead, &record.letters, dead, no_tail).await?;
-    let sighting = |args: &mut Args, sighting: &Sighting| sighting_row(args, consumer, now_us, sighting);
-    link.change_all(&statements.sighting, &record.sightings, sighting, no_tail).await?;
+    let counts = link
+        .fetch_all(&statements.dead, &record.letters, dead, no_tail)
+        .await?;
+    let sighting =
+        |args: &mut Args, sighting: &Sighting| sighting_row(args, consumer, now_us, sighting);
+    link.change_all(&statements.sighting, &record.sightings, sighting, no_tail)
+        .await?;
     let position = |args: &mut Args, reached: &Reached| position_row(args, lane, reached);
-    link.change_all(&statements.position, &record.positions, position, no_tail).await?;
-    link.change_all(&statements.attempt_settle, &record.settled_attempts, key_row, tail).await?;
+    link.change_all(&statements.position, &record.positions, position, no_tail)
+        .await?;
+    link.change_all(
+        &statements.attempt_settle,
+        &record.settled_attempts,
+        key_row,
+        tail,
+    )
+    .await?;
     let mut written = Written::default();
     for count in &counts {
         written.new_letters += usize::from(count.own::<i64>(0)? == 1);
@@ -112,7 +137,10 @@ fn park_row(args: &mut Args, consumer: i32, now_us: i64, park: &Park) {
 
 fn letter_row(args: &mut Args, consumer: i32, now_us: i64, letter: &Letter) {
     let message = &letter.message;
-    let size = message.cut.map_or_else(|| u64::try_from(message.bytes().len()).unwrap_or(u64::MAX), |cut| cut.size);
+    let size = message.cut.map_or_else(
+        || u64::try_from(message.bytes().len()).unwrap_or(u64::MAX),
+        |cut| cut.size,
+    );
     args.push(consumer);
     key_row(args, &letter_id(letter));
     args.push(letter.key.as_ref().map(|key| &key.as_bytes()[..]));

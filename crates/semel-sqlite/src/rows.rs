@@ -10,8 +10,8 @@ use semel_core::rows::{Change, Delta, Lock, Rows, Table, Value};
 use sqlx::sqlite::SqliteRow;
 
 use crate::bulk::Bulk;
-use crate::ledger::SqliteLane;
 use crate::fault::of_generated;
+use crate::ledger::SqliteLane;
 use crate::link::{Args, no_tail};
 use crate::unit::SqliteUnit;
 use crate::value;
@@ -31,19 +31,37 @@ struct Statements {
 
 impl Tables {
     fn of(&mut self, table: &'static Table) -> Arc<Statements> {
-        self.0.entry(ptr::from_ref(table).addr()).or_insert_with(|| Arc::new(Statements::of(table))).clone()
+        self.0
+            .entry(ptr::from_ref(table).addr())
+            .or_insert_with(|| Arc::new(Statements::of(table)))
+            .clone()
     }
 }
 
 impl Statements {
     fn of(table: &Table) -> Self {
-        let names: Vec<String> = table.columns.iter().map(|column| quoted(column.name)).collect();
+        let names: Vec<String> = table
+            .columns
+            .iter()
+            .map(|column| quoted(column.name))
+            .collect();
         let (name, id) = (quoted(table.name), &names[0]);
-        let changing = table.columns.iter().enumerate().skip(1).filter(|(_, column)| column.change != Change::Fixed);
+        let changing = table
+            .columns
+            .iter()
+            .enumerate()
+            .skip(1)
+            .filter(|(_, column)| column.change != Change::Fixed);
         let bound: Vec<usize> = changing.map(|(at, _)| at).collect();
-        let sets: Vec<String> = bound.iter().map(|at| format!("{} = ?", names[*at])).collect();
+        let sets: Vec<String> = bound
+            .iter()
+            .map(|at| format!("{} = ?", names[*at]))
+            .collect();
         let update = format!("UPDATE {name} SET {} WHERE {id} = ?", sets.join(", "));
-        let read_columns: Vec<String> = names.iter().map(|column| format!("known.{column}")).collect();
+        let read_columns: Vec<String> = names
+            .iter()
+            .map(|column| format!("known.{column}"))
+            .collect();
         Self {
             read: Bulk::new(&format!(
                 "SELECT {} FROM (VALUES (?)) AS wanted CROSS JOIN {name} AS known WHERE known.{id} = wanted.column1",
@@ -82,10 +100,18 @@ impl Rows for SqliteUnit {
         true
     }
 
-    async fn read(&mut self, table: &'static Table, ids: &[Value], _lock: Lock) -> Result<Vec<Value>, Fault> {
+    async fn read(
+        &mut self,
+        table: &'static Table,
+        ids: &[Value],
+        _lock: Lock,
+    ) -> Result<Vec<Value>, Fault> {
         let statements = self.table(table)?;
         let SqliteLane { link, .. } = &mut self.lane;
-        let rows = link.fetch_all(&statements.read, ids, value::push, no_tail).await.map_err(of_generated)?;
+        let rows = link
+            .fetch_all(&statements.read, ids, value::push, no_tail)
+            .await
+            .map_err(of_generated)?;
         let mut values = Vec::with_capacity(rows.len() * table.width());
         for row in &rows {
             decode(row, table, &mut values)?;
@@ -96,8 +122,13 @@ impl Rows for SqliteUnit {
     async fn insert(&mut self, table: &'static Table, values: &[Value]) -> Result<usize, Fault> {
         let statements = self.table(table)?;
         let rows: Vec<&[Value]> = values.chunks_exact(table.width()).collect();
-        let row = |args: &mut Args, row: &&[Value]| row.iter().for_each(|value| value::push(args, value));
-        let inserted = self.link().change_all(&statements.insert, &rows, row, no_tail).await.map_err(of_generated)?;
+        let row =
+            |args: &mut Args, row: &&[Value]| row.iter().for_each(|value| value::push(args, value));
+        let inserted = self
+            .link()
+            .change_all(&statements.insert, &rows, row, no_tail)
+            .await
+            .map_err(of_generated)?;
         Ok(count(inserted))
     }
 
@@ -109,20 +140,32 @@ impl Rows for SqliteUnit {
         let rows: Vec<&[Value]> = values.chunks_exact(table.width()).collect();
         let bound = &statements.bound;
         let row = |args: &mut Args, row: &&[Value]| {
-            bound.iter().chain([&0]).for_each(|at| value::push(args, &row[*at]));
+            bound
+                .iter()
+                .chain([&0])
+                .for_each(|at| value::push(args, &row[*at]));
         };
-        let found = self.link().change_all(update, &rows, row, no_tail).await.map_err(of_generated)?;
+        let found = self
+            .link()
+            .change_all(update, &rows, row, no_tail)
+            .await
+            .map_err(of_generated)?;
         Ok(count(found))
     }
 
     async fn add(&mut self, table: &'static Table, deltas: &[Delta]) -> Result<Vec<Value>, Fault> {
         let ids: Vec<Value> = deltas.iter().map(|delta| delta.seen[0].clone()).collect();
         let mut known = self.read(table, &ids, Lock::Update).await?;
-        let mut rows: HashMap<Value, &mut [Value]> =
-            known.chunks_exact_mut(table.width()).map(|row| (row[0].clone(), row)).collect();
+        let mut rows: HashMap<Value, &mut [Value]> = known
+            .chunks_exact_mut(table.width())
+            .map(|row| (row[0].clone(), row))
+            .collect();
         let mut raised = Vec::with_capacity(deltas.len() * table.width());
         for delta in deltas {
-            let Some(row) = rows.get_mut(&delta.seen[0]).filter(|row| unchanged(table, row, &delta.seen)) else {
+            let Some(row) = rows
+                .get_mut(&delta.seen[0])
+                .filter(|row| unchanged(table, row, &delta.seen))
+            else {
                 continue;
             };
             for (at, add) in table.counters().zip(&delta.add) {
@@ -137,7 +180,11 @@ impl Rows for SqliteUnit {
 
 /// Whether the `Set` columns still are what was read: `seen` is the identity and those, in column order.
 fn unchanged(table: &Table, row: &[Value], seen: &[Value]) -> bool {
-    let set = row.iter().zip(table.columns).skip(1).filter(|(_, column)| column.change == Change::Set);
+    let set = row
+        .iter()
+        .zip(table.columns)
+        .skip(1)
+        .filter(|(_, column)| column.change == Change::Set);
     set.map(|(value, _)| value).eq(&seen[1..])
 }
 
@@ -150,7 +197,9 @@ fn raise(counter: &mut Value, add: i128, name: &str) -> Result<(), Fault> {
             *int = i64::try_from(sum).map_err(|_| beyond())?;
         }
         Value::Null | Value::Text(_) | Value::Bytes(_) | Value::Key(_) | Value::Time(_) => {
-            return Err(Fault::poison(format!("counter `{name}` is neither an integer nor an amount")));
+            return Err(Fault::poison(format!(
+                "counter `{name}` is neither an integer nor an amount"
+            )));
         }
     }
     Ok(())
@@ -176,10 +225,26 @@ mod tests {
     static WALLET: Table = Table {
         name: "wallet",
         columns: &[
-            Column { name: "id", kind: Type::Text, change: Change::Fixed },
-            Column { name: "opened", kind: Type::Time, change: Change::Fixed },
-            Column { name: "status", kind: Type::Int, change: Change::Set },
-            Column { name: "bal\"ance", kind: Type::Amount, change: Change::Counter },
+            Column {
+                name: "id",
+                kind: Type::Text,
+                change: Change::Fixed,
+            },
+            Column {
+                name: "opened",
+                kind: Type::Time,
+                change: Change::Fixed,
+            },
+            Column {
+                name: "status",
+                kind: Type::Int,
+                change: Change::Set,
+            },
+            Column {
+                name: "bal\"ance",
+                kind: Type::Amount,
+                change: Change::Counter,
+            },
         ],
     };
 

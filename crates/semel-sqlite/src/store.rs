@@ -76,7 +76,11 @@ impl Store {
     ///
     /// # Errors
     /// `Down` when it cannot be opened, `Stop` when it is no database.
-    pub(crate) async fn open(path: PathBuf, missing: Missing, busy_timeout_ms: u32) -> Result<Self, Fault> {
+    pub(crate) async fn open(
+        path: PathBuf,
+        missing: Missing,
+        busy_timeout_ms: u32,
+    ) -> Result<Self, Fault> {
         let mut store = Self {
             file: Arc::from(path),
             shared: Arc::default(),
@@ -155,11 +159,19 @@ impl Store {
             Sync::Full => "2",
             Sync::Lazy => "1",
         };
-        let wanted =
-            [("PRAGMA journal_mode", "wal"), ("PRAGMA synchronous", synchronous), ("PRAGMA foreign_keys", "1")];
+        let wanted = [
+            ("PRAGMA journal_mode", "wal"),
+            ("PRAGMA synchronous", synchronous),
+            ("PRAGMA foreign_keys", "1"),
+        ];
         for (pragma, wanted) in wanted {
-            let row = connection.fetch_one(pragma).await.map_err(|error| self.fault(error))?;
-            let found = row.try_get_unchecked::<String, _>(0).map_err(|error| self.fault(error))?;
+            let row = connection
+                .fetch_one(pragma)
+                .await
+                .map_err(|error| self.fault(error))?;
+            let found = row
+                .try_get_unchecked::<String, _>(0)
+                .map_err(|error| self.fault(error))?;
             if found != wanted {
                 return Err(Fault::stop(format!(
                     "SQLite file `{}`: {pragma} is `{found}`, not `{wanted}`; its file system may not support \

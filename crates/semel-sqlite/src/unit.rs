@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use semel_core::ledger::{
-    Claim, ClaimKind, Claimed, Commit, Committed, Fence, Prior, Record, Save, SourceId, Unit, Written,
+    Claim, ClaimKind, Claimed, Commit, Committed, Fence, Prior, Record, Save, SourceId, Unit,
+    Written,
 };
 use semel_core::{Code, Fault, FieldSums, Fingerprint, Key, Outcome, Scheme};
 use semel_sql::{Lend, Tx};
@@ -32,7 +33,9 @@ pub struct SqliteUnit {
 
 impl std::fmt::Debug for SqliteUnit {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("SqliteUnit").field("fence", &self.fence).finish_non_exhaustive()
+        f.debug_struct("SqliteUnit")
+            .field("fence", &self.fence)
+            .finish_non_exhaustive()
     }
 }
 
@@ -41,13 +44,29 @@ impl SqliteUnit {
     pub(crate) async fn begin(mut lane: SqliteLane) -> Result<Self, Fault> {
         let turn = lane.inner.store.turn().await;
         lane.link.run(sql!("begin")).await.map_err(own)?;
-        let rows = lane.link.fetch(sql!("fence"), lane_args(lane.id)).await.map_err(own)?;
-        let raised = rows.first().map(|row| Ok::<_, Fault>((row.own::<i64>(0)?, row.own::<i64>(1)?))).transpose()?;
+        let rows = lane
+            .link
+            .fetch(sql!("fence"), lane_args(lane.id))
+            .await
+            .map_err(own)?;
+        let raised = rows
+            .first()
+            .map(|row| Ok::<_, Fault>((row.own::<i64>(0)?, row.own::<i64>(1)?)))
+            .transpose()?;
         let confirmed = lane.inner.confirmed().get(&lane.id).copied().unwrap_or(0);
         match raised {
             Some((unit, now_us)) if unit > confirmed => {
-                let fence = Fence { lane: lane.id, unit };
-                Ok(Self { lane, fence, now_us, saved: Vec::new(), turn })
+                let fence = Fence {
+                    lane: lane.id,
+                    unit,
+                };
+                Ok(Self {
+                    lane,
+                    fence,
+                    now_us,
+                    saved: Vec::new(),
+                    turn,
+                })
             }
             Some(_) | None => Err(lane.inner.lost(raised.map(|(unit, _)| unit - 1), confirmed)),
         }
@@ -74,7 +93,11 @@ impl SqliteUnit {
             args.push(now_us);
         };
         let statements = &self.lane.inner.statements;
-        let inserted = self.lane.link.change_all(&statements.claim, claims, row, no_tail).await?;
+        let inserted = self
+            .lane
+            .link
+            .change_all(&statements.claim, claims, row, no_tail)
+            .await?;
         if usize::try_from(inserted) != Ok(claims.len()) {
             return Err(Fault::busy("a key was neither inserted nor found"));
         }
@@ -86,7 +109,13 @@ impl SqliteUnit {
         let consumer = self.consumer();
         let tail = |args: &mut Args| args.push(consumer);
         let statements = &self.lane.inner.statements;
-        sorted_keys(&self.lane.link.fetch_all(&statements.release, keys, key_row, tail).await?)
+        sorted_keys(
+            &self
+                .lane
+                .link
+                .fetch_all(&statements.release, keys, key_row, tail)
+                .await?,
+        )
     }
 
     async fn seen(&mut self, keys: &[Key]) -> Result<HashMap<Key, Prior>, Fault> {
@@ -96,14 +125,25 @@ impl SqliteUnit {
             key_row(args, key);
         };
         let statements = &self.lane.inner.statements;
-        let rows = self.lane.link.fetch_all(&statements.seen, keys, row, no_tail).await?;
-        rows.iter().map(|row| Ok((Key::from_bytes(row.sixteen(0)?), prior(row)?))).collect()
+        let rows = self
+            .lane
+            .link
+            .fetch_all(&statements.seen, keys, row, no_tail)
+            .await?;
+        rows.iter()
+            .map(|row| Ok((Key::from_bytes(row.sixteen(0)?), prior(row)?)))
+            .collect()
     }
 
     /// Looks first and inserts what is missing: the unit is the only writer, and a row that is not there costs no
     /// way back from SQLite's thread, which is what a claim costs most.
     async fn claim_all(&mut self, claims: &[Claim]) -> Result<Vec<Claimed>, Fault> {
-        let keys = |kind| claims.iter().filter(move |claim| claim.kind == kind).map(|claim| claim.key);
+        let keys = |kind| {
+            claims
+                .iter()
+                .filter(move |claim| claim.kind == kind)
+                .map(|claim| claim.key)
+        };
         let new: Vec<Key> = keys(ClaimKind::New).collect();
         let released: Vec<Key> = keys(ClaimKind::Released).collect();
         let mut seen = self.seen(&new).await?;
@@ -118,7 +158,9 @@ impl SqliteUnit {
                 Some(prior) => Claimed::Seen(Box::new(prior)),
                 None => Claimed::Fresh,
             },
-            ClaimKind::Released if taken.binary_search(claim.key.as_bytes()).is_ok() => Claimed::Fresh,
+            ClaimKind::Released if taken.binary_search(claim.key.as_bytes()).is_ok() => {
+                Claimed::Fresh
+            }
             ClaimKind::Released => Claimed::Ended,
         };
         Ok(claims.iter().map(answer).collect())
@@ -126,7 +168,12 @@ impl SqliteUnit {
 
     /// Whether the fence row still carries this unit's number.
     async fn held(&mut self) -> Result<(), Fault> {
-        let rows = self.lane.link.fetch(sql!("hold"), lane_args(self.fence.lane)).await.map_err(own)?;
+        let rows = self
+            .lane
+            .link
+            .fetch(sql!("hold"), lane_args(self.fence.lane))
+            .await
+            .map_err(own)?;
         let unit = rows.first().map(|row| row.own::<i64>(0)).transpose()?;
         if unit == Some(self.fence.unit) {
             return Ok(());
@@ -175,7 +222,9 @@ impl Unit for SqliteUnit {
 
     async fn back(&mut self, save: Save) -> Result<(), Fault> {
         let Some(at) = self.saved.iter().rposition(|saved| *saved == save) else {
-            return Err(Fault::stop(format!("the unit has no savepoint {save:?} to go back to")));
+            return Err(Fault::stop(format!(
+                "the unit has no savepoint {save:?} to go back to"
+            )));
         };
         if let Err(error) = self.link().try_run(returned(save)).await {
             let fault = self.link().note(error);
@@ -194,19 +243,34 @@ impl Unit for SqliteUnit {
             key_row(args, key);
         };
         let statements = &self.lane.inner.statements;
-        let rows = self.lane.link.fetch_all(&statements.attempt, keys, row, no_tail).await.map_err(own)?;
+        let rows = self
+            .lane
+            .link
+            .fetch_all(&statements.attempt, keys, row, no_tail)
+            .await
+            .map_err(own)?;
         let mut attempts = HashMap::with_capacity(rows.len());
         for row in &rows {
             attempts.insert(row.sixteen(0)?, row.own::<u32>(1)?);
         }
         let missing = || Fault::busy("an attempt was not counted");
-        keys.iter().map(|key| attempts.get(key.as_bytes()).copied().ok_or_else(missing)).collect()
+        keys.iter()
+            .map(|key| attempts.get(key.as_bytes()).copied().ok_or_else(missing))
+            .collect()
     }
 
     async fn write(&mut self, record: &Record) -> Result<Written, Fault> {
         self.link().sound()?;
         let SqliteLane { link, inner, .. } = &mut self.lane;
-        record::write(link, &inner.statements, self.fence.lane, self.now_us, record).await.map_err(own)
+        record::write(
+            link,
+            &inner.statements,
+            self.fence.lane,
+            self.now_us,
+            record,
+        )
+        .await
+        .map_err(own)
     }
 
     async fn commit(mut self) -> Commit<SqliteLane> {
@@ -219,7 +283,12 @@ impl Unit for SqliteUnit {
         if let Err(error) = self.link().try_run("COMMIT").await {
             return self.failed_commit(error).await;
         }
-        let Self { mut lane, fence, turn, .. } = self;
+        let Self {
+            mut lane,
+            fence,
+            turn,
+            ..
+        } = self;
         drop(turn);
         lane.inner.confirmed().insert(fence.lane, fence.unit);
         lane.link.watch.reset();
@@ -231,7 +300,9 @@ impl Lend for SqliteUnit {
     type Db = Sqlite;
 
     fn lend(&mut self) -> Tx<'_, Sqlite> {
-        let Link { connection, watch, .. } = &mut self.lane.link;
+        let Link {
+            connection, watch, ..
+        } = &mut self.lane.link;
         watch.lent();
         Tx::new(connection, watch)
     }
@@ -269,7 +340,10 @@ const fn returned(save: Save) -> &'static str {
 
 /// The keys of rows; SQLite returns them in no promised order.
 fn sorted_keys(rows: &[SqliteRow]) -> Result<Vec<[u8; 16]>, Fault> {
-    let mut keys = rows.iter().map(|row| row.sixteen(0)).collect::<Result<Vec<_>, _>>()?;
+    let mut keys = rows
+        .iter()
+        .map(|row| row.sixteen(0))
+        .collect::<Result<Vec<_>, _>>()?;
     keys.sort_unstable();
     Ok(keys)
 }
@@ -277,8 +351,11 @@ fn sorted_keys(rows: &[SqliteRow]) -> Result<Vec<[u8; 16]>, Fault> {
 fn prior(row: &SqliteRow) -> Result<Prior, Fault> {
     let outcome = row.own::<i16>(4)?;
     Ok(Prior {
-        outcome: Outcome::from_number(outcome)
-            .ok_or_else(|| Fault::stop(format!("the ledger has an outcome {outcome} that this program does not know")))?,
+        outcome: Outcome::from_number(outcome).ok_or_else(|| {
+            Fault::stop(format!(
+                "the ledger has an outcome {outcome} that this program does not know"
+            ))
+        })?,
         code: row.own::<Option<String>>(5)?.map(Code::stored),
         reply: row.bytes(6)?,
         fingerprint: Fingerprint::from_bytes(row.sixteen(1)?),

@@ -48,19 +48,28 @@ pub(crate) fn read_any(row: &SqliteRow, at: usize) -> Result<Value, Fault> {
         "INTEGER" => Value::Int(decode(raw)?),
         "TEXT" => Value::Text(decode::<&str>(raw)?.into()),
         "BLOB" => Value::Bytes(Bytes::copy_from_slice(decode(raw)?)),
-        other => return Err(Fault::poison(format!("column {at} is a {other}; cast it to text in the query"))),
+        other => {
+            return Err(Fault::poison(format!(
+                "column {at} is a {other}; cast it to text in the query"
+            )));
+        }
     })
 }
 
 /// The amount of a decimal text in its one spelling.
 fn amount(text: &str) -> Result<i128, Fault> {
-    let parsed = text.parse::<i128>().ok().filter(|amount| amount.to_string() == text);
+    let parsed = text
+        .parse::<i128>()
+        .ok()
+        .filter(|amount| amount.to_string() == text);
     parsed.ok_or_else(|| Fault::poison(format!("`{text}` is not an amount as Semel writes it")))
 }
 
 /// Sixteen bytes of a blob.
 pub(crate) fn sixteen(bytes: &[u8]) -> Result<[u8; 16], Fault> {
-    bytes.try_into().map_err(|_| Fault::stop(format!("a key has {} bytes, not 16", bytes.len())))
+    bytes
+        .try_into()
+        .map_err(|_| Fault::stop(format!("a key has {} bytes, not 16", bytes.len())))
 }
 
 fn decode<'r, T: Decode<'r, Sqlite>>(raw: sqlx::sqlite::SqliteValueRef<'r>) -> Result<T, Fault> {
@@ -76,7 +85,8 @@ pub(crate) trait Columns {
     fn bytes(&self, at: usize) -> Result<Option<Bytes>, Fault>;
 
     /// A column of a type that sqlx knows.
-    fn own<'r, T: Decode<'r, Sqlite> + sqlx::Type<Sqlite>>(&'r self, at: usize) -> Result<T, Fault>;
+    fn own<'r, T: Decode<'r, Sqlite> + sqlx::Type<Sqlite>>(&'r self, at: usize)
+    -> Result<T, Fault>;
 }
 
 impl Columns for SqliteRow {
@@ -88,7 +98,11 @@ impl Columns for SqliteRow {
         Ok(self.own::<Option<&[u8]>>(at)?.map(Bytes::copy_from_slice))
     }
 
-    fn own<'r, T: Decode<'r, Sqlite> + sqlx::Type<Sqlite>>(&'r self, at: usize) -> Result<T, Fault> {
-        self.try_get(at).map_err(|error| Fault::stop(format!("a row of the ledger cannot be read: {error}")))
+    fn own<'r, T: Decode<'r, Sqlite> + sqlx::Type<Sqlite>>(
+        &'r self,
+        at: usize,
+    ) -> Result<T, Fault> {
+        self.try_get(at)
+            .map_err(|error| Fault::stop(format!("a row of the ledger cannot be read: {error}")))
     }
 }

@@ -1,7 +1,11 @@
 //! Processes killed by SIGKILL at every point of a unit, and in between: what is in the file afterwards, and what
 //! the fence says of it. The test binary runs itself as the child.
 
-#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a test unwraps, and a child talks to its parent")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test unwraps, and a child talks to its parent"
+)]
 
 mod world;
 
@@ -24,7 +28,14 @@ const FILE: &str = "SEMEL_TEST_FILE";
 const NUMBER: &str = "SEMEL_TEST_NUMBER";
 
 /// The points at which a unit is stopped, in order. Only at the last is it committed.
-const POINTS: [&str; 6] = ["connected", "begun", "claimed", "handled", "written", "committed"];
+const POINTS: [&str; 6] = [
+    "connected",
+    "begun",
+    "claimed",
+    "handled",
+    "written",
+    "committed",
+];
 
 fn spawn(role: &str, file: &Path, number: u8) -> Child {
     Command::new(std::env::current_exe().unwrap())
@@ -46,18 +57,28 @@ fn say(what: &str) {
 fn hear(lines: &mut impl Iterator<Item = std::io::Result<String>>, what: &str) -> String {
     lines
         .map(Result::unwrap)
-        .find_map(|line| line.strip_prefix("semel ")?.strip_prefix(what).map(|rest| rest.trim().to_owned()))
+        .find_map(|line| {
+            line.strip_prefix("semel ")?
+                .strip_prefix(what)
+                .map(|rest| rest.trim().to_owned())
+        })
         .unwrap_or_else(|| panic!("the child ended before it said `{what}`"))
 }
 
 fn lane_of(number: u8, consumer: semel_core::ledger::ConsumerId) -> LaneId {
-    LaneId { consumer, instance: Instance([number; 16]), lane: 0 }
+    LaneId {
+        consumer,
+        instance: Instance([number; 16]),
+        lane: 0,
+    }
 }
 
 /// The other half of the tests below: does nothing unless one of them started this process.
 #[tokio::test]
 async fn the_child() {
-    let Ok(role) = std::env::var(ROLE) else { return };
+    let Ok(role) = std::env::var(ROLE) else {
+        return;
+    };
     let file = std::env::var_os(FILE).unwrap();
     let number: u8 = std::env::var(NUMBER).unwrap().parse().unwrap();
     let file = Path::new(&file);
@@ -92,7 +113,10 @@ async fn stop_at(file: &Path, number: u8) {
     reached("begun").await;
     unit.claim(&[claim(key(u32::from(number)))]).await.unwrap();
     reached("claimed").await;
-    sqlx::query("UPDATE wallet SET balance = balance + 1").execute(&mut unit.lend()).await.unwrap();
+    sqlx::query("UPDATE wallet SET balance = balance + 1")
+        .execute(&mut unit.lend())
+        .await
+        .unwrap();
     reached("handled").await;
     unit.write(&refused(u32::from(number))).await.unwrap();
     reached("written").await;
@@ -101,8 +125,16 @@ async fn stop_at(file: &Path, number: u8) {
 }
 
 fn refused(n: u32) -> Record {
-    let note = Note { key: key(n), outcome: Outcome::Refused, code: None, reply: Some(Bytes::from_static(b"no")) };
-    Record { notes: vec![note], ..Record::default() }
+    let note = Note {
+        key: key(n),
+        outcome: Outcome::Refused,
+        code: None,
+        reply: Some(Bytes::from_static(b"no")),
+    };
+    Record {
+        notes: vec![note],
+        ..Record::default()
+    }
 }
 
 /// One unit after the other, saying each number right before its commit.
@@ -110,8 +142,13 @@ async fn work(file: &Path, number: u8, units: u32) {
     let (ledger, mut lane) = child_lane(file, number).await;
     for n in 0..units {
         let mut unit = ledger.begin(lane).await.unwrap();
-        unit.claim(&[claim(key(u32::from(number) * 100_000 + n))]).await.unwrap();
-        sqlx::query("UPDATE wallet SET balance = balance + 1").execute(&mut unit.lend()).await.unwrap();
+        unit.claim(&[claim(key(u32::from(number) * 100_000 + n))])
+            .await
+            .unwrap();
+        sqlx::query("UPDATE wallet SET balance = balance + 1")
+            .execute(&mut unit.lend())
+            .await
+            .unwrap();
         say(&format!("commit {}", unit.fence().unit));
         lane = committed(unit).await;
     }
@@ -119,10 +156,22 @@ async fn work(file: &Path, number: u8, units: u32) {
 
 /// Takes a message and waits to be killed with it.
 async fn hold(file: &Path) {
-    let queue = SqliteQueue::open(QueueOptions { visibility_ms: 300, ..QueueOptions::new(url(file), "bets") })
+    let queue = SqliteQueue::open(QueueOptions {
+        visibility_ms: 300,
+        ..QueueOptions::new(url(file), "bets")
+    })
+    .await
+    .unwrap();
+    let Received::Batch(batch) = queue
+        .receive(Limit {
+            count: 1,
+            bytes: 1000,
+        })
         .await
-        .unwrap();
-    let Received::Batch(batch) = queue.receive(Limit { count: 1, bytes: 1000 }).await.unwrap() else { panic!() };
+        .unwrap()
+    else {
+        panic!()
+    };
     assert_eq!(batch.len(), 1);
     say("holding");
     std::future::pending::<()>().await;
@@ -130,7 +179,9 @@ async fn hold(file: &Path) {
 
 async fn world_with_wallet() -> World {
     let world = World::open().await;
-    world.sql("CREATE TABLE wallet (balance INTEGER NOT NULL) STRICT").await;
+    world
+        .sql("CREATE TABLE wallet (balance INTEGER NOT NULL) STRICT")
+        .await;
     world.sql("INSERT INTO wallet VALUES (0)").await;
     world
 }
@@ -145,15 +196,29 @@ async fn t03_a_process_killed_at_any_point_of_a_unit_leaves_all_of_it_or_nothing
         let world = world_with_wallet().await;
         let number = u8::try_from(number).unwrap();
         let mut child = spawn("stop", &world.path, number);
-        hear(&mut BufReader::new(child.stdout.take().unwrap()).lines(), point);
+        hear(
+            &mut BufReader::new(child.stdout.take().unwrap()).lines(),
+            point,
+        );
         child.kill().unwrap();
         child.wait().unwrap();
-        let fence = Fence { lane: lane_of(number, world.consumer), unit: 1 };
+        let fence = Fence {
+            lane: lane_of(number, world.consumer),
+            unit: 1,
+        };
         let resolved = world.ledger.resolve(fence).await.unwrap();
         let kept = i64::from(*point == "committed");
-        assert_eq!(matches!(resolved, Resolved::Committed(_)), kept == 1, "{point}: {resolved:?}");
+        assert_eq!(
+            matches!(resolved, Resolved::Committed(_)),
+            kept == 1,
+            "{point}: {resolved:?}"
+        );
         assert_eq!(balance(&world).await, kept, "{point}");
-        assert_eq!(world.count("SELECT count(*) FROM semel_ledger", &[]).await, kept, "{point}");
+        assert_eq!(
+            world.count("SELECT count(*) FROM semel_ledger", &[]).await,
+            kept,
+            "{point}"
+        );
     }
 }
 
@@ -172,12 +237,22 @@ async fn t03_a_process_killed_around_its_commits_never_splits_a_unit() {
         child.kill().unwrap();
         child.wait().unwrap();
         // What the child still said before it died counts too.
-        let rest = lines.map_while(Result::ok).filter_map(|line| line.strip_prefix("semel commit ")?.parse().ok());
+        let rest = lines
+            .map_while(Result::ok)
+            .filter_map(|line| line.strip_prefix("semel commit ")?.parse().ok());
         last = rest.fold(last, |_, unit: i64| unit);
-        let fence = Fence { lane: lane_of(number, world.consumer), unit: last };
+        let fence = Fence {
+            lane: lane_of(number, world.consumer),
+            unit: last,
+        };
         let last_key = key(u32::from(number) * 100_000 + u32::try_from(last - 1).unwrap());
         let resolved = world.ledger.resolve(fence).await.unwrap();
-        let there = world.count("SELECT count(*) FROM semel_ledger WHERE key = ?1", &[Value::Key(last_key)]).await;
+        let there = world
+            .count(
+                "SELECT count(*) FROM semel_ledger WHERE key = ?1",
+                &[Value::Key(last_key)],
+            )
+            .await;
         match resolved {
             Resolved::Committed(_) => kept += 1,
             Resolved::RolledBack => undone += 1,
@@ -185,7 +260,11 @@ async fn t03_a_process_killed_around_its_commits_never_splits_a_unit() {
         }
         assert_eq!(there, i64::from(matches!(resolved, Resolved::Committed(_))));
         let rows = world.count("SELECT count(*) FROM semel_ledger", &[]).await;
-        assert_eq!(balance(&world).await, rows, "each row has its effect, each effect its row");
+        assert_eq!(
+            balance(&world).await,
+            rows,
+            "each row has its effect, each effect its row"
+        );
     }
     assert_eq!(kept + undone, 40);
 }
@@ -193,27 +272,51 @@ async fn t03_a_process_killed_around_its_commits_never_splits_a_unit() {
 #[tokio::test]
 async fn e095_processes_on_one_file_meet_no_busy_error() {
     let world = world_with_wallet().await;
-    let mut children: Vec<Child> = (1..=4).map(|number| spawn("work", &world.path, number)).collect();
+    let mut children: Vec<Child> = (1..=4)
+        .map(|number| spawn("work", &world.path, number))
+        .collect();
     for child in &mut children {
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let text: Vec<String> = lines.map(Result::unwrap).collect();
         assert!(child.wait().unwrap().success(), "{}", text.join("\n"));
     }
     assert_eq!(balance(&world).await, 160);
-    assert_eq!(world.count("SELECT count(*) FROM semel_ledger", &[]).await, 160);
+    assert_eq!(
+        world.count("SELECT count(*) FROM semel_ledger", &[]).await,
+        160
+    );
 }
 
 #[tokio::test]
 async fn a_message_held_by_a_killed_consumer_is_delivered_again() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("queue.db");
-    let queue = SqliteQueue::open(QueueOptions::new(url(&file), "bets")).await.unwrap();
-    let message = Outgoing { key: None, payload: Some(Bytes::from_static(b"a")), headers: vec![], message_key: None };
+    let queue = SqliteQueue::open(QueueOptions::new(url(&file), "bets"))
+        .await
+        .unwrap();
+    let message = Outgoing {
+        key: None,
+        payload: Some(Bytes::from_static(b"a")),
+        headers: vec![],
+        message_key: None,
+    };
     queue.publish(&[message]).await.unwrap();
     let mut child = spawn("hold", &file, 0);
-    hear(&mut BufReader::new(child.stdout.take().unwrap()).lines(), "holding");
+    hear(
+        &mut BufReader::new(child.stdout.take().unwrap()).lines(),
+        "holding",
+    );
     child.kill().unwrap();
     child.wait().unwrap();
-    let Received::Batch(batch) = queue.receive(Limit { count: 9, bytes: 1000 }).await.unwrap() else { panic!() };
+    let Received::Batch(batch) = queue
+        .receive(Limit {
+            count: 9,
+            bytes: 1000,
+        })
+        .await
+        .unwrap()
+    else {
+        panic!()
+    };
     assert_eq!(batch[0].message.attempt, 2);
 }

@@ -1,6 +1,9 @@
 //! The ledger and the queue under the suite's laws.
 
-#![expect(clippy::unwrap_used, reason = "a rig says what it expects by unwrapping")]
+#![expect(
+    clippy::unwrap_used,
+    reason = "a rig says what it expects by unwrapping"
+)]
 
 mod world;
 
@@ -41,14 +44,20 @@ impl LedgerRig for Ledger {
     }
 
     async fn open(&self) -> SqliteLedger {
-        SqliteLedger::open(Options::new(url(&self.0.path().join("semel.db")))).await.unwrap()
+        SqliteLedger::open(Options::new(url(&self.0.path().join("semel.db"))))
+            .await
+            .unwrap()
     }
 
     async fn sightings(&self, consumer: ConsumerId, key: Key) -> Vec<(i16, i64)> {
         let sql = "SELECT CAST(kind AS TEXT), sum(count) FROM semel_sighting WHERE consumer = ?1 AND key = ?2 \
                    GROUP BY kind ORDER BY kind";
-        let rows = self.rows(sql, &[Value::Int(consumer.0.into()), Value::Key(key)]).await;
-        rows.into_iter().map(|(kind, count)| (kind.parse().unwrap(), count)).collect()
+        let rows = self
+            .rows(sql, &[Value::Int(consumer.0.into()), Value::Key(key)])
+            .await;
+        rows.into_iter()
+            .map(|(kind, count)| (kind.parse().unwrap(), count))
+            .collect()
     }
 
     async fn letters(&self, consumer: ConsumerId) -> Vec<(String, i64)> {
@@ -63,7 +72,12 @@ impl Queue {
     async fn queue(&self) -> SqliteQueue {
         let options = QueueOptions::new(url(&self.0.path().join("queue.db")), "bets");
         // What a dropped opening held comes again soon.
-        SqliteQueue::open(QueueOptions { visibility_ms: 500, ..options }).await.unwrap()
+        SqliteQueue::open(QueueOptions {
+            visibility_ms: 500,
+            ..options
+        })
+        .await
+        .unwrap()
     }
 }
 

@@ -1,6 +1,9 @@
 //! The embedded queue keeps the laws of a source and a sink.
 
-#![expect(clippy::unwrap_used, reason = "a test says what it expects by unwrapping")]
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test says what it expects by unwrapping"
+)]
 
 mod world;
 
@@ -18,11 +21,18 @@ use tempfile::TempDir;
 
 use world::url;
 
-const ALL: Limit = Limit { count: 100, bytes: usize::MAX };
+const ALL: Limit = Limit {
+    count: 100,
+    bytes: usize::MAX,
+};
 
 /// A proof, as a ledger would give it: the queue's laws are about what follows.
 fn proof() -> Committed {
-    let lane = LaneId { consumer: ConsumerId(1), instance: Instance([0; 16]), lane: 0 };
+    let lane = LaneId {
+        consumer: ConsumerId(1),
+        instance: Instance([0; 16]),
+        lane: 0,
+    };
     Committed::witnessed(Fence { lane, unit: 1 })
 }
 
@@ -31,11 +41,18 @@ fn path(dir: &TempDir) -> std::path::PathBuf {
 }
 
 async fn open(path: &Path) -> SqliteQueue {
-    SqliteQueue::open(QueueOptions::new(url(path), "bets")).await.unwrap()
+    SqliteQueue::open(QueueOptions::new(url(path), "bets"))
+        .await
+        .unwrap()
 }
 
 async fn open_with_lease_of(path: &Path, visibility_ms: u64) -> SqliteQueue {
-    SqliteQueue::open(QueueOptions { visibility_ms, ..QueueOptions::new(url(path), "bets") }).await.unwrap()
+    SqliteQueue::open(QueueOptions {
+        visibility_ms,
+        ..QueueOptions::new(url(path), "bets")
+    })
+    .await
+    .unwrap()
 }
 
 fn outgoing(text: &str) -> Outgoing {
@@ -60,7 +77,10 @@ async fn receive(queue: &SqliteQueue, limit: Limit) -> Vec<Delivery> {
 }
 
 fn texts(batch: &[Delivery]) -> Vec<&str> {
-    batch.iter().map(|delivery| std::str::from_utf8(delivery.message.bytes()).unwrap()).collect()
+    batch
+        .iter()
+        .map(|delivery| std::str::from_utf8(delivery.message.bytes()).unwrap())
+        .collect()
 }
 
 async fn settle(queue: &SqliteQueue, batch: Vec<Delivery>, verdict: Settle) -> Settled {
@@ -71,7 +91,13 @@ async fn settle(queue: &SqliteQueue, batch: Vec<Delivery>, verdict: Settle) -> S
             Settle::Nack { delay_ms } => delivery.receipt.nack(delay_ms),
         })
         .collect();
-    queue.settle(Settlements { receipts, positions: Vec::new() }).await.unwrap()
+    queue
+        .settle(Settlements {
+            receipts,
+            positions: Vec::new(),
+        })
+        .await
+        .unwrap()
 }
 
 #[tokio::test]
@@ -87,8 +113,14 @@ async fn everything_of_a_message_comes_back_in_order() {
         ],
         message_key: Some(Bytes::from_static(b"anna")),
     };
-    let tombstone = Outgoing { payload: None, ..outgoing("") };
-    queue.publish(&[full, outgoing(""), tombstone]).await.unwrap();
+    let tombstone = Outgoing {
+        payload: None,
+        ..outgoing("")
+    };
+    queue
+        .publish(&[full, outgoing(""), tombstone])
+        .await
+        .unwrap();
     let batch = receive(&queue, ALL).await;
     let message = &batch[0].message;
     assert_eq!(message.bytes(), b"\x00\xff");
@@ -98,9 +130,16 @@ async fn everything_of_a_message_comes_back_in_order() {
     assert_eq!(message.headers.len(), 2, "the stale key gave way");
     assert_eq!((&*message.position.partition, message.attempt), ("bets", 1));
     assert!(message.timestamp_ms.unwrap() > 1_700_000_000_000);
-    assert_eq!(batch[1].message.payload.as_deref(), Some([].as_slice()), "empty is not null");
+    assert_eq!(
+        batch[1].message.payload.as_deref(),
+        Some([].as_slice()),
+        "empty is not null"
+    );
     assert_eq!(batch[2].message.payload, None);
-    let offsets: Vec<_> = batch.iter().map(|delivery| delivery.message.position.offset.unwrap()).collect();
+    let offsets: Vec<_> = batch
+        .iter()
+        .map(|delivery| delivery.message.position.offset.unwrap())
+        .collect();
     assert!(offsets.is_sorted() && offsets[0] > 0);
     assert!(batch.iter().all(|delivery| delivery.mark.is_none()));
 }
@@ -109,12 +148,24 @@ async fn everything_of_a_message_comes_back_in_order() {
 async fn an_acked_message_is_gone_and_drained_is_said_once() {
     let dir = tempfile::tempdir().unwrap();
     let queue = open(&path(&dir)).await;
-    assert!(matches!(queue.receive(ALL).await.unwrap(), Received::Drained));
-    assert!(queue.receive(ALL).now_or_never().is_none(), "drained was said; now it waits");
+    assert!(matches!(
+        queue.receive(ALL).await.unwrap(),
+        Received::Drained
+    ));
+    assert!(
+        queue.receive(ALL).now_or_never().is_none(),
+        "drained was said; now it waits"
+    );
     publish(&queue, &["a", "b"]).await;
     let batch = receive(&queue, ALL).await;
-    assert_eq!(settle(&queue, batch, Settle::Ack).await, Settled { lost: 0 });
-    assert!(matches!(queue.receive(ALL).await.unwrap(), Received::Drained));
+    assert_eq!(
+        settle(&queue, batch, Settle::Ack).await,
+        Settled { lost: 0 }
+    );
+    assert!(matches!(
+        queue.receive(ALL).await.unwrap(),
+        Received::Drained
+    ));
 }
 
 #[tokio::test]
@@ -140,7 +191,13 @@ async fn a_nacked_message_returns_with_a_higher_attempt_and_before_later_ones() 
     settle(&queue, batch, Settle::Nack { delay_ms: 0 }).await;
     let batch = receive(&queue, ALL).await;
     assert_eq!(texts(&batch), ["a", "b", "c"]);
-    assert_eq!(batch.iter().map(|delivery| delivery.message.attempt).collect::<Vec<_>>(), [2, 2, 1]);
+    assert_eq!(
+        batch
+            .iter()
+            .map(|delivery| delivery.message.attempt)
+            .collect::<Vec<_>>(),
+        [2, 2, 1]
+    );
 }
 
 #[tokio::test]
@@ -149,7 +206,14 @@ async fn a_nack_with_a_delay_keeps_the_message_back() {
     let queue = open(&path(&dir)).await;
     publish(&queue, &["a", "b"]).await;
     let batch = receive(&queue, Limit { count: 1, ..ALL }).await;
-    settle(&queue, batch, Settle::Nack { delay_ms: 3_600_000 }).await;
+    settle(
+        &queue,
+        batch,
+        Settle::Nack {
+            delay_ms: 3_600_000,
+        },
+    )
+    .await;
     assert_eq!(texts(&receive(&queue, ALL).await), ["b"]);
 }
 
@@ -163,7 +227,11 @@ async fn an_expired_lease_returns_and_its_late_ack_is_lost() {
     let again = receive(&other, ALL).await;
     assert_eq!(again[0].message.attempt, 2);
     assert_eq!(settle(&slow, late, Settle::Ack).await, Settled { lost: 1 });
-    assert_eq!(settle(&other, again, Settle::Ack).await, Settled { lost: 0 }, "the late ack deleted nothing");
+    assert_eq!(
+        settle(&other, again, Settle::Ack).await,
+        Settled { lost: 0 },
+        "the late ack deleted nothing"
+    );
 }
 
 #[tokio::test]
@@ -181,7 +249,10 @@ async fn a_batch_keeps_to_its_byte_limit_and_a_larger_message_goes_alone() {
     let queue = open(&path(&dir)).await;
     let big = "x".repeat(5000);
     publish(&queue, &[&big, "a", "b", &big]).await;
-    let limit = Limit { count: 100, bytes: 1000 };
+    let limit = Limit {
+        count: 100,
+        bytes: 1000,
+    };
     assert_eq!(receive(&queue, limit).await.len(), 1);
     assert_eq!(texts(&receive(&queue, limit).await), ["a", "b"]);
     assert_eq!(receive(&queue, limit).await.len(), 1);
@@ -202,7 +273,10 @@ async fn a_dropped_receive_loses_nothing() {
     }
     let batch = receive(&queue, ALL).await;
     assert_eq!(texts(&batch), ["a"]);
-    assert_eq!(batch[0].message.attempt, 1, "the lease of the dropped call was handed out, not made again");
+    assert_eq!(
+        batch[0].message.attempt, 1,
+        "the lease of the dropped call was handed out, not made again"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -218,15 +292,20 @@ async fn two_consumers_get_each_message_once_while_leases_hold() {
         tokio::spawn(async move {
             let queue = open(&file).await;
             let mut got = Vec::new();
-            while let Received::Batch(batch) = queue.receive(Limit { count: 7, ..ALL }).await.unwrap() {
+            while let Received::Batch(batch) =
+                queue.receive(Limit { count: 7, ..ALL }).await.unwrap()
+            {
                 got.extend(texts(&batch).into_iter().map(str::to_owned));
                 assert_eq!(settle(&queue, batch, Settle::Ack).await.lost, 0);
             }
             got
         })
     });
-    let got: Vec<String> =
-        futures_util::future::join_all(consumers).await.into_iter().flat_map(Result::unwrap).collect();
+    let got: Vec<String> = futures_util::future::join_all(consumers)
+        .await
+        .into_iter()
+        .flat_map(Result::unwrap)
+        .collect();
     assert_eq!(got.len(), 500, "each message came once");
     assert_eq!(got.into_iter().collect::<BTreeSet<_>>(), wanted);
 }
@@ -250,9 +329,14 @@ async fn numbers_are_never_used_twice() {
 async fn queues_in_one_file_do_not_mix() {
     let dir = tempfile::tempdir().unwrap();
     let bets = open(&path(&dir)).await;
-    let wins = SqliteQueue::open(QueueOptions::new(url(&path(&dir)), "wins")).await.unwrap();
+    let wins = SqliteQueue::open(QueueOptions::new(url(&path(&dir)), "wins"))
+        .await
+        .unwrap();
     publish(&wins, &["w"]).await;
-    assert!(matches!(bets.receive(ALL).await.unwrap(), Received::Drained));
+    assert!(matches!(
+        bets.receive(ALL).await.unwrap(),
+        Received::Drained
+    ));
     assert_eq!(texts(&receive(&wins, ALL).await), ["w"]);
 }
 
@@ -260,9 +344,15 @@ async fn queues_in_one_file_do_not_mix() {
 async fn a_message_that_no_queue_would_hold_is_poison_and_named() {
     let dir = tempfile::tempdir().unwrap();
     let queue = open(&path(&dir)).await;
-    let huge = Outgoing { payload: Some(Bytes::from(vec![0; semel_sqlite::MESSAGE_BYTES_MAX + 1])), ..outgoing("") };
+    let huge = Outgoing {
+        payload: Some(Bytes::from(vec![0; semel_sqlite::MESSAGE_BYTES_MAX + 1])),
+        ..outgoing("")
+    };
     let fault = queue.publish(&[outgoing("a"), huge]).await.unwrap_err();
     assert_eq!(fault.class, Class::Poison);
     assert!(fault.detail().contains("message 1 "), "{fault}");
-    assert!(matches!(queue.receive(ALL).await.unwrap(), Received::Drained), "nothing of the call arrived");
+    assert!(
+        matches!(queue.receive(ALL).await.unwrap(), Received::Drained),
+        "nothing of the call arrived"
+    );
 }

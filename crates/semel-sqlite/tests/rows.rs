@@ -3,30 +3,66 @@
 mod world;
 
 use bytes::Bytes;
+use semel_core::ledger::Save;
 use semel_core::rows::{Change, Column, Delta, Lock, Rows, Table, Type, Value};
 use semel_core::{Class, Unit};
-use semel_core::ledger::Save;
 
 use world::{World, committed, key};
 
 static WALLET: Table = Table {
     name: "wallet",
     columns: &[
-        Column { name: "id", kind: Type::Key, change: Change::Fixed },
-        Column { name: "name", kind: Type::Text, change: Change::Fixed },
-        Column { name: "opened", kind: Type::Time, change: Change::Fixed },
-        Column { name: "status", kind: Type::Int, change: Change::Set },
-        Column { name: "balance", kind: Type::Amount, change: Change::Counter },
-        Column { name: "entries", kind: Type::Int, change: Change::Counter },
-        Column { name: "note", kind: Type::Bytes, change: Change::Set },
+        Column {
+            name: "id",
+            kind: Type::Key,
+            change: Change::Fixed,
+        },
+        Column {
+            name: "name",
+            kind: Type::Text,
+            change: Change::Fixed,
+        },
+        Column {
+            name: "opened",
+            kind: Type::Time,
+            change: Change::Fixed,
+        },
+        Column {
+            name: "status",
+            kind: Type::Int,
+            change: Change::Set,
+        },
+        Column {
+            name: "balance",
+            kind: Type::Amount,
+            change: Change::Counter,
+        },
+        Column {
+            name: "entries",
+            kind: Type::Int,
+            change: Change::Counter,
+        },
+        Column {
+            name: "note",
+            kind: Type::Bytes,
+            change: Change::Set,
+        },
     ],
 };
 
 static ENTRY: Table = Table {
     name: "entry",
     columns: &[
-        Column { name: "wallet", kind: Type::Key, change: Change::Fixed },
-        Column { name: "amount", kind: Type::Amount, change: Change::Fixed },
+        Column {
+            name: "wallet",
+            kind: Type::Key,
+            change: Change::Fixed,
+        },
+        Column {
+            name: "amount",
+            kind: Type::Amount,
+            change: Change::Fixed,
+        },
     ],
 };
 
@@ -58,13 +94,18 @@ async fn rows_come_back_as_they_were_inserted() {
     let world = World::open().await;
     world.sql(TABLES).await;
     let mut unit = world.unit().await;
-    let mut values: Vec<Value> = (0..300).flat_map(|n| wallet(n, 1, i128::from(n) - 7)).collect();
+    let mut values: Vec<Value> = (0..300)
+        .flat_map(|n| wallet(n, 1, i128::from(n) - 7))
+        .collect();
     values[4] = Value::Amount(i128::MIN);
     values[6] = Value::Bytes(Bytes::from_static(b"\x00"));
     assert_eq!(unit.insert(&WALLET, &values).await.unwrap(), 300);
     let _lane = committed(unit).await;
     let mut unit = world.unit().await;
-    let mut read = unit.read(&WALLET, &ids(0..400), Lock::Update).await.unwrap();
+    let mut read = unit
+        .read(&WALLET, &ids(0..400), Lock::Update)
+        .await
+        .unwrap();
     let mut rows: Vec<_> = read.chunks_exact_mut(7).map(|row| row.to_vec()).collect();
     rows.sort_unstable();
     assert_eq!(rows.concat(), values);
@@ -80,7 +121,11 @@ async fn a_row_that_is_there_is_a_collision_and_no_error() {
     assert_eq!(unit.insert(&WALLET, &both).await.unwrap(), 1);
     let line = [Value::Key(key(1)), Value::Amount(3)];
     assert_eq!(unit.insert(&ENTRY, &line).await.unwrap(), 1);
-    assert_eq!(unit.insert(&ENTRY, &line).await.unwrap(), 1, "an append-only table may repeat its first column");
+    assert_eq!(
+        unit.insert(&ENTRY, &line).await.unwrap(),
+        1,
+        "an append-only table may repeat its first column"
+    );
 }
 
 #[tokio::test]
@@ -92,8 +137,15 @@ async fn an_update_sets_what_may_change_and_nothing_else() {
     let mut changed = wallet(1, 2, 8);
     changed[1] = Value::Text("other".into());
     let values = [changed, wallet(2, 2, 8)].concat();
-    assert_eq!(unit.update(&WALLET, &values).await.unwrap(), 1, "only rows that exist count");
-    assert_eq!(unit.read(&WALLET, &ids(1..3), Lock::None).await.unwrap(), wallet(1, 2, 8));
+    assert_eq!(
+        unit.update(&WALLET, &values).await.unwrap(),
+        1,
+        "only rows that exist count"
+    );
+    assert_eq!(
+        unit.read(&WALLET, &ids(1..3), Lock::None).await.unwrap(),
+        wallet(1, 2, 8)
+    );
 }
 
 #[tokio::test]
@@ -101,19 +153,36 @@ async fn deltas_apply_only_while_the_set_columns_are_as_seen() {
     let world = World::open().await;
     world.sql(TABLES).await;
     let mut unit = world.unit().await;
-    unit.insert(&WALLET, &[wallet(1, 1, 5), wallet(2, 1, 5)].concat()).await.unwrap();
+    unit.insert(&WALLET, &[wallet(1, 1, 5), wallet(2, 1, 5)].concat())
+        .await
+        .unwrap();
     let delta = |n, status| Delta {
         seen: vec![Value::Key(key(n)), Value::Int(status), Value::Null],
         add: vec![-7, 2],
     };
-    let raised = unit.add(&WALLET, &[delta(1, 1), delta(2, 8), delta(3, 1)]).await.unwrap();
+    let raised = unit
+        .add(&WALLET, &[delta(1, 1), delta(2, 8), delta(3, 1)])
+        .await
+        .unwrap();
     let mut expected = wallet(1, 1, -2);
     expected[5] = Value::Int(2);
     assert_eq!(raised, expected);
-    assert_eq!(unit.read(&WALLET, &ids(1..2), Lock::None).await.unwrap(), expected);
-    assert_eq!(unit.read(&WALLET, &ids(2..3), Lock::None).await.unwrap(), wallet(2, 1, 5));
-    let beyond = Delta { add: vec![0, i128::from(i64::MAX)], ..delta(1, 1) };
-    assert_eq!(unit.add(&WALLET, &[beyond]).await.unwrap_err().class, Class::Poison);
+    assert_eq!(
+        unit.read(&WALLET, &ids(1..2), Lock::None).await.unwrap(),
+        expected
+    );
+    assert_eq!(
+        unit.read(&WALLET, &ids(2..3), Lock::None).await.unwrap(),
+        wallet(2, 1, 5)
+    );
+    let beyond = Delta {
+        add: vec![0, i128::from(i64::MAX)],
+        ..delta(1, 1)
+    };
+    assert_eq!(
+        unit.add(&WALLET, &[beyond]).await.unwrap_err().class,
+        Class::Poison
+    );
 }
 
 #[tokio::test]
@@ -122,9 +191,15 @@ async fn a_broken_check_is_poison_and_heals_by_going_back() {
     world.sql(TABLES).await;
     let mut unit = world.unit().await;
     unit.save(Save::Claims).await.unwrap();
-    let fault = unit.insert(&WALLET, &[wallet(1, 1, 5), wallet(2, 9, 5)].concat()).await.unwrap_err();
+    let fault = unit
+        .insert(&WALLET, &[wallet(1, 1, 5), wallet(2, 9, 5)].concat())
+        .await
+        .unwrap_err();
     assert_eq!(fault.class, Class::Poison);
-    assert!(unit.read(&WALLET, &ids(1..2), Lock::None).await.is_err(), "nothing more until it went back");
+    assert!(
+        unit.read(&WALLET, &ids(1..2), Lock::None).await.is_err(),
+        "nothing more until it went back"
+    );
     unit.back(Save::Claims).await.unwrap();
     assert_eq!(unit.insert(&WALLET, &wallet(1, 1, 5)).await.unwrap(), 1);
     let _lane = committed(unit).await;

@@ -1,6 +1,9 @@
 //! The tables: migrations make what `schema.sql` says, and a file that is newer than the program is refused.
 
-#![expect(clippy::unwrap_used, reason = "a test says what it expects by unwrapping")]
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test says what it expects by unwrapping"
+)]
 
 mod world;
 
@@ -18,7 +21,10 @@ async fn objects(connection: &mut SqliteConnection) -> Vec<(String, String)> {
     rows.iter()
         .map(|row| {
             let text = row.get::<String, _>(1);
-            (row.get(0), text.split_whitespace().collect::<Vec<_>>().join(" "))
+            (
+                row.get(0),
+                text.split_whitespace().collect::<Vec<_>>().join(" "),
+            )
         })
         .collect()
 }
@@ -28,7 +34,10 @@ async fn the_migrations_make_what_schema_sql_says() {
     let world = World::open().await;
     let mut migrated = SqliteConnection::connect(&url(&world.path)).await.unwrap();
     let mut written = SqliteConnection::connect("sqlite::memory:").await.unwrap();
-    written.execute(include_str!("../schema.sql")).await.unwrap();
+    written
+        .execute(include_str!("../schema.sql"))
+        .await
+        .unwrap();
     let (migrated, written) = (objects(&mut migrated).await, objects(&mut written).await);
     assert_eq!(migrated.len(), written.len());
     for (migrated, written) in migrated.iter().zip(&written) {
@@ -38,16 +47,26 @@ async fn the_migrations_make_what_schema_sql_says() {
 
 const WALLET: Extension = Extension {
     name: "wallet",
-    migrations: &[("0001_book", "CREATE TABLE account (id BLOB PRIMARY KEY) STRICT; CREATE TABLE entry (id BLOB) STRICT")],
+    migrations: &[(
+        "0001_book",
+        "CREATE TABLE account (id BLOB PRIMARY KEY) STRICT; CREATE TABLE entry (id BLOB) STRICT",
+    )],
 };
 
 #[tokio::test]
 async fn a_dry_run_tells_what_is_missing_and_does_nothing() {
     let world = World::open().await;
-    let options = |migrate| Options { migrate, extensions: vec![WALLET], ..Options::new(url(&world.path)) };
+    let options = |migrate| Options {
+        migrate,
+        extensions: vec![WALLET],
+        ..Options::new(url(&world.path))
+    };
     let fault = SqliteLedger::open(options(false)).await.unwrap_err();
     assert_eq!(fault.class, Class::Stop);
-    assert!(fault.detail().contains("wallet/0001_book") && fault.detail().contains("semel migrate"), "{fault}");
+    assert!(
+        fault.detail().contains("wallet/0001_book") && fault.detail().contains("semel migrate"),
+        "{fault}"
+    );
     assert!(world.try_sql("SELECT * FROM account").await.is_err());
 
     let ledger = SqliteLedger::open(options(true)).await.unwrap();
@@ -61,7 +80,12 @@ async fn a_new_file_reports_its_first_migration() {
     let dir = tempfile::tempdir().unwrap();
     let options = Options::new(url(&dir.path().join("semel.db")));
     SqliteLedger::open(options.clone()).await.unwrap();
-    let fault = SqliteLedger::open(Options { create: false, url: url(&dir.path().join("no.db")), ..options }).await;
+    let fault = SqliteLedger::open(Options {
+        create: false,
+        url: url(&dir.path().join("no.db")),
+        ..options
+    })
+    .await;
     assert_eq!(fault.unwrap_err().class, Class::Down);
 }
 
@@ -69,7 +93,9 @@ async fn a_new_file_reports_its_first_migration() {
 async fn tables_newer_than_the_program_stop_it() {
     let world = World::open().await;
     world.sql("INSERT INTO semel_schema (part, version, name, min_binary) VALUES ('semel', 2, '0002_x', 2)").await;
-    let fault = SqliteLedger::open(Options::new(url(&world.path))).await.unwrap_err();
+    let fault = SqliteLedger::open(Options::new(url(&world.path)))
+        .await
+        .unwrap_err();
     assert_eq!(fault.class, Class::Stop);
     assert!(fault.detail().contains("newer"), "{fault}");
 }
@@ -78,5 +104,7 @@ async fn tables_newer_than_the_program_stop_it() {
 async fn tables_newer_but_declared_compatible_are_taken() {
     let world = World::open().await;
     world.sql("INSERT INTO semel_schema (part, version, name, min_binary) VALUES ('semel', 2, '0002_x', 1)").await;
-    SqliteLedger::open(Options::new(url(&world.path))).await.unwrap();
+    SqliteLedger::open(Options::new(url(&world.path)))
+        .await
+        .unwrap();
 }

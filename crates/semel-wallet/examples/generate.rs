@@ -27,18 +27,27 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-fn arguments(mut words: impl Iterator<Item = String>) -> Result<(Shape, PathBuf), Box<dyn std::error::Error>> {
+fn arguments(
+    mut words: impl Iterator<Item = String>,
+) -> Result<(Shape, PathBuf), Box<dyn std::error::Error>> {
     let mut shape = Shape::default();
     let mut out = PathBuf::from(".");
     while let Some(word) = words.next() {
-        let value = words.next().ok_or_else(|| format!("{word} wants a value"))?;
+        let value = words
+            .next()
+            .ok_or_else(|| format!("{word} wants a value"))?;
         match word.as_str() {
             "--out" => out = value.into(),
             "--seed" => shape.seed = value.parse()?,
             "--lines" => shape.lines = value.parse()?,
             "--players" => shape.players = value.parse()?,
             "--files" => shape.files = value.parse()?,
-            _ => return Err(format!("unknown {word}; known: --out --seed --lines --players --files").into()),
+            _ => {
+                return Err(format!(
+                    "unknown {word}; known: --out --seed --lines --players --files"
+                )
+                .into());
+            }
         }
     }
     Ok((shape, out))

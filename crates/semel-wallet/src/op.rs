@@ -339,6 +339,20 @@ pub fn round_key(round: Key, account: Key) -> Key {
     .expect("two UUIDs are parts of the right size")
 }
 
+/// Texts that are stored as they came.
+const STORED: [&str; 6] = ["id", "account", "hold", "round", "game", "reason"];
+
+/// The stored text that has a NUL character: one rule for every database, since PostgreSQL takes none (TRAPS T19).
+fn with_nul(object: &Object<'_>) -> Option<&'static str> {
+    let nul = |name: &&&str| {
+        object
+            .get(name)
+            .and_then(semel_core::Json::text)
+            .is_some_and(|text| text.contains('\0'))
+    };
+    STORED.iter().find(nul).copied()
+}
+
 /// Reads an operation.
 ///
 /// # Errors
@@ -348,6 +362,15 @@ pub(crate) fn parse<'o>(
     keys: &Keys<'o>,
     config: &Config,
 ) -> Result<Operation, Dead> {
+    if let Some(field) = with_nul(object) {
+        let detail =
+            format!("`{field}` has a NUL character, which not every database stores as text");
+        return Err(Dead {
+            code: Death::Malformed,
+            detail,
+            field: Some(field.to_owned()),
+        });
+    }
     let fields = Fields::new(object, keys);
     let word = fields.text("op")?;
     let verb = Verb::of_wire(word).ok_or_else(|| Dead {

@@ -31,8 +31,14 @@ pub trait Sweeper<W>: Send + Sync {
     ///
     /// # Errors
     /// The store's fault; the next sweep asks again.
-    fn due(&self, limit: usize) -> BoxFuture<'_, Result<Vec<(Message, Bound<W>)>, Fault>>;
+    fn due(&self, limit: usize) -> BoxFuture<'_, Result<Due<W>, Fault>>;
 }
+
+/// Messages that are due, bound to their operations.
+pub type Due<W> = Vec<(Message, Bound<W>)>;
+
+/// A consumer's sweeper, if it has one.
+type MaybeSweeper<W> = Option<Arc<dyn Sweeper<W>>>;
 
 /// A consumer that is not yet known to its ledger. See [`Consumer::builder`].
 pub struct Builder<L: Ledger, H: Handler<L::Unit>> {
@@ -42,7 +48,7 @@ pub struct Builder<L: Ledger, H: Handler<L::Unit>> {
     settings: Settings,
     sources: Vec<String>,
     observer: Arc<dyn Observer>,
-    sweeper: Option<Arc<dyn Sweeper<H::Work>>>,
+    sweeper: MaybeSweeper<H::Work>,
 }
 
 /// A consumer that its ledger knows. Attach its sources, then run it.
@@ -216,7 +222,7 @@ impl<L: Ledger, H: Handler<L::Unit>> Consumer<L, H> {
         }
     }
 
-    fn share(mut self) -> (Arc<Shared<L, H>>, Option<Arc<dyn Sweeper<H::Work>>>) {
+    fn share(mut self) -> (Arc<Shared<L, H>>, MaybeSweeper<H::Work>) {
         let feeds = self
             .parts
             .sources
@@ -288,7 +294,7 @@ fn instance(settings: &Settings) -> Instance {
 struct Sweep<L: Ledger, H: Handler<L::Unit>> {
     shared: Arc<Shared<L, H>>,
     lanes: Vec<UnboundedSender<Queued<H::Work>>>,
-    sweeper: Option<Arc<dyn Sweeper<H::Work>>>,
+    sweeper: MaybeSweeper<H::Work>,
     now_ms: u64,
     started: Instant,
 }
@@ -379,7 +385,8 @@ impl<L: Ledger, H: Handler<L::Unit>> Sweep<L, H> {
         {
             Ok(parked) => parked,
             Err(fault) => {
-                self.shared.unread(fault, "the sweep could not look; it looks again");
+                self.shared
+                    .unread(fault, "the sweep could not look; it looks again");
                 return Page::Unread;
             }
         };
@@ -405,7 +412,11 @@ impl<L: Ledger, H: Handler<L::Unit>> Sweep<L, H> {
         let Some(sweeper) = &self.sweeper else { return };
         let due = match sweeper.due(RELEASE_COUNT_MAX).await {
             Ok(due) => due,
-            Err(fault) => return self.shared.unread(fault, "the handler's sweep could not look; it looks again"),
+            Err(fault) => {
+                return self
+                    .shared
+                    .unread(fault, "the handler's sweep could not look; it looks again");
+            }
         };
         let (watch, done) = oneshot::channel();
         let watch = Arc::new(watch);

@@ -349,7 +349,10 @@ impl<L: Ledger, H: Handler<L::Unit>> Lane<L, H> {
                     tracing::debug!(consumer = %self.shared.name, lane = self.id.lane, error = %fault, "busy; the unit runs again");
                     self.limit = (count / 2).max(1);
                     if self.busy >= BUSY_TOLD {
-                        self.pause(&format!("the store is busy, {} times in a row: {fault}", self.busy));
+                        self.pause(&format!(
+                            "the store is busy, {} times in a row: {fault}",
+                            self.busy
+                        ));
                     }
                     self.shared.back_off(Backoff::BUSY, self.busy).await;
                     self.busy = self.busy.saturating_add(1);

@@ -16,7 +16,7 @@ pub mod staged;
 mod unit;
 
 pub use binding::{Rules, rules_hash};
-pub use consumer::{Builder, Consumer, INTERNAL, LedgerPositions, Sweeper};
+pub use consumer::{Builder, Consumer, Due, INTERNAL, LedgerPositions, Sweeper};
 pub use handler::{Bound, Fresh, Handler, Said};
 pub use observe::{Deaf, Ended, Observer, State, Summary};
 pub use per_message::{PerMessageHandler, per_message};

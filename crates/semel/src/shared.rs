@@ -107,7 +107,9 @@ impl<L, H> Shared<L, H> {
     /// A look-up failed that is done again. One that can never succeed stops the consumer.
     pub(crate) fn unread(&self, fault: Fault, meanwhile: &str) {
         match fault.class {
-            Class::Busy | Class::Down | Class::Retry => tracing::debug!(error = %fault, "{meanwhile}"),
+            Class::Busy | Class::Down | Class::Retry => {
+                tracing::debug!(error = %fault, "{meanwhile}")
+            }
             Class::Stop | Class::Poison | Class::Unclassified => self.stop(Some(fault)),
         }
     }

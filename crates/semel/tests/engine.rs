@@ -13,7 +13,8 @@ use semel::json::Json;
 use semel::law::{Ending, Reject};
 use semel::rows::{Change, Column, Rows, Table, Type, Value};
 use semel::{
-    Answer, Code, Consumer, Ended, Fault, Key, LaneRule, Message, Observer, Outcome, Rules, Settings, Summary, Unit,
+    Answer, Code, Consumer, Ended, Fault, Key, LaneRule, Message, Observer, Outcome, Rules,
+    Settings, Summary, Unit,
 };
 use semel_storm::sim::{Faults, SourceFaults};
 use semel_storm::{Dice, SimLedger, SimSource};
@@ -21,8 +22,16 @@ use semel_storm::{Dice, SimLedger, SimSource};
 static EFFECTS: Table = Table {
     name: "effects",
     columns: &[
-        Column { name: "key", kind: Type::Key, change: Change::Fixed },
-        Column { name: "unit", kind: Type::Int, change: Change::Fixed },
+        Column {
+            name: "key",
+            kind: Type::Key,
+            change: Change::Fixed,
+        },
+        Column {
+            name: "unit",
+            kind: Type::Int,
+            change: Change::Fixed,
+        },
     ],
 };
 
@@ -36,7 +45,9 @@ const THING: Code = Code::new("thing");
 
 impl Toy {
     fn new() -> Self {
-        Self { rules: Rules::new(["/id"]).unwrap() }
+        Self {
+            rules: Rules::new(["/id"]).unwrap(),
+        }
     }
 }
 
@@ -60,9 +71,19 @@ impl<U: Unit + Rows> Handler<U> for Toy {
     fn bind(&self, message: &Message) -> Result<Bound<Deed>, Reject> {
         let binding = self.rules.bind(message)?;
         let json = Json::parse(message.bytes()).expect("bound as JSON");
-        let what = json.get("do").and_then(Json::text).unwrap_or("credit").to_owned();
-        let thing = json.get("thing").map_or(binding.key, |thing| Key::of_json(thing).unwrap());
-        Ok(Bound { binding, lane: None, work: Deed { what, thing } })
+        let what = json
+            .get("do")
+            .and_then(Json::text)
+            .unwrap_or("credit")
+            .to_owned();
+        let thing = json
+            .get("thing")
+            .map_or(binding.key, |thing| Key::of_json(thing).unwrap());
+        Ok(Bound {
+            binding,
+            lane: None,
+            work: Deed { what, thing },
+        })
     }
 
     fn differing(&self, message: &Message, _: &Deed, stored: &FieldSums) -> Option<String> {
@@ -80,14 +101,27 @@ impl<U: Unit + Rows> Handler<U> for Toy {
                 "retry" => Said::Fault(Fault::retry("not now")),
                 "panic" => panic!("as told"),
                 "wait" if one.last => Answer::refused(NO).into(),
-                "wait" if unit.read(&EFFECTS, &[Value::Key(one.work.thing)], semel::rows::Lock::None).await?.is_empty() => {
+                "wait"
+                    if unit
+                        .read(
+                            &EFFECTS,
+                            &[Value::Key(one.work.thing)],
+                            semel::rows::Lock::None,
+                        )
+                        .await?
+                        .is_empty() =>
+                {
                     Answer::not_yet(THING, one.work.thing, 60_000).into()
                 }
                 _ => {
                     let row = [Value::Key(one.binding.key), Value::Int(1)];
                     let inserted = unit.insert(&EFFECTS, &row).await?;
                     assert_eq!(inserted, 1, "an effect for a key that has one");
-                    Answer::Applied { reply: None, wakes: vec![one.work.thing] }.into()
+                    Answer::Applied {
+                        reply: None,
+                        wakes: vec![one.work.thing],
+                    }
+                    .into()
                 }
             });
         }
@@ -115,8 +149,14 @@ impl Ear {
 }
 
 fn word(ending: &Ending) -> String {
-    let code = ending.code.as_ref().map_or(String::new(), |c| format!(" {c}"));
-    let first = ending.first.as_ref().map_or(String::new(), |(o, _)| format!(" of {o}"));
+    let code = ending
+        .code
+        .as_ref()
+        .map_or(String::new(), |c| format!(" {c}"));
+    let first = ending
+        .first
+        .as_ref()
+        .map_or(String::new(), |(o, _)| format!(" of {o}"));
     format!("{}{code}{first}", ending.outcome)
 }
 
@@ -124,10 +164,18 @@ fn settings(seed: u64) -> Settings {
     let dice = Mutex::new(Dice::new(seed));
     #[allow(clippy::cast_possible_truncation)]
     let roll = move || dice.lock().unwrap().roll() as u32;
-    Settings { until_idle: true, dice: Arc::new(roll), ..Settings::default() }
+    Settings {
+        until_idle: true,
+        dice: Arc::new(roll),
+        ..Settings::default()
+    }
 }
 
-async fn run(ledger: &SimLedger, source: &SimSource, settings: Settings) -> (Result<Summary, Fault>, Arc<Ear>) {
+async fn run(
+    ledger: &SimLedger,
+    source: &SimSource,
+    settings: Settings,
+) -> (Result<Summary, Fault>, Arc<Ear>) {
     let ear = Arc::new(Ear::default());
     let consumer = Consumer::builder("toy", Arc::new(ledger.clone()), Arc::new(Toy::new()))
         .settings(settings)
@@ -136,7 +184,10 @@ async fn run(ledger: &SimLedger, source: &SimSource, settings: Settings) -> (Res
         .enroll()
         .await
         .unwrap_or_else(|fault| panic!("{fault}"));
-    let summary = consumer.attach("sim", Arc::new(source.clone())).run(std::future::pending()).await;
+    let summary = consumer
+        .attach("sim", Arc::new(source.clone()))
+        .run(std::future::pending())
+        .await;
     (summary, ear)
 }
 
@@ -201,9 +252,16 @@ async fn t38_a_dead_message_keeps_no_claim_so_its_next_form_is_fresh() {
         r#"{"id":"d","do":"credit"}"#,
     ])
     .await;
-    assert_eq!(words, ["dead no", "dead no", "applied", "duplicate of applied"]);
+    assert_eq!(
+        words,
+        ["dead no", "dead no", "applied", "duplicate of applied"]
+    );
     assert_eq!(effects(&ledger), 1);
-    assert_eq!(ledger.letters().len(), 1, "the same letter again adds a count, not a row");
+    assert_eq!(
+        ledger.letters().len(),
+        1,
+        "the same letter again adds a count, not a row"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -222,7 +280,12 @@ async fn t76_an_early_message_waits_and_is_applied_when_its_predecessor_comes() 
 
 #[tokio::test(start_paused = true)]
 async fn a_handlers_retry_is_counted_in_the_ledger_and_ends_as_poison() {
-    let (words, ledger, _) = words(&[r#"{"id":"a"}"#, r#"{"id":"r","do":"retry"}"#, r#"{"id":"b"}"#]).await;
+    let (words, ledger, _) = words(&[
+        r#"{"id":"a"}"#,
+        r#"{"id":"r","do":"retry"}"#,
+        r#"{"id":"b"}"#,
+    ])
+    .await;
     assert_eq!(words, ["applied", "dead poison", "applied"]);
     assert_eq!(effects(&ledger), 2);
 }
@@ -243,10 +306,22 @@ async fn a_parked_message_gets_a_last_word_at_its_deadline() {
     let (ledger, source) = (SimLedger::new(1), SimSource::new(1));
     source.push_payload("p", br#"{"id":"w","do":"wait","thing":"never"}"#.to_vec());
     let (summary, _) = run(&ledger, &source, settings(1)).await;
-    assert_eq!(summary.unwrap_or_else(|f| panic!("{f}")).outcomes.get(&Outcome::Parked), Some(&1));
+    assert_eq!(
+        summary
+            .unwrap_or_else(|f| panic!("{f}"))
+            .outcomes
+            .get(&Outcome::Parked),
+        Some(&1)
+    );
     ledger.advance_ms(61_000);
     let (summary, _) = run(&ledger, &SimSource::new(2), settings(2)).await;
-    assert_eq!(summary.unwrap_or_else(|f| panic!("{f}")).released.get(&Outcome::Refused), Some(&1));
+    assert_eq!(
+        summary
+            .unwrap_or_else(|f| panic!("{f}"))
+            .released
+            .get(&Outcome::Refused),
+        Some(&1)
+    );
     assert_eq!(ledger.parked_count(), 0);
 }
 
@@ -257,7 +332,10 @@ async fn too_large_is_dead_and_its_neighbours_live() {
     for payload in [r#"{"id":"a"}"#, &big, r#"{"id":"b"}"#] {
         source.push_payload("p", payload.as_bytes().to_vec());
     }
-    let small = Settings { message_bytes_max: 1_000, ..settings(1) };
+    let small = Settings {
+        message_bytes_max: 1_000,
+        ..settings(1)
+    };
     let (_, ear) = run(&ledger, &source, small).await;
     assert_eq!(ear.words(), ["applied", "dead too_large", "applied"]);
 }
@@ -286,8 +364,15 @@ async fn storm(seed: u64, lanes: u16) -> Trace {
             _ => "credit",
         };
         expected.insert(n, what);
-        let thing = if what == "wait" { format!(r#","thing":"{}""#, n + 4) } else { String::new() };
-        source.push_payload(["p", "q", "r"][usize::try_from(dice.below(3)).unwrap()], format!(r#"{{"id":"{n}","do":"{what}"{thing}}}"#).into_bytes());
+        let thing = if what == "wait" {
+            format!(r#","thing":"{}""#, n + 4)
+        } else {
+            String::new()
+        };
+        source.push_payload(
+            ["p", "q", "r"][usize::try_from(dice.below(3)).unwrap()],
+            format!(r#"{{"id":"{n}","do":"{what}"{thing}}}"#).into_bytes(),
+        );
     }
     ledger.set_faults(Faults {
         budget: 60,
@@ -299,8 +384,19 @@ async fn storm(seed: u64, lanes: u16) -> Trace {
         commit_in_flight: 80,
         lost_commit: 0,
     });
-    source.set_faults(SourceFaults { budget: 60, duplicate: 50, reorder: 50, break_off: 30, down: 20 });
-    let settings = Settings { lanes, lane: LaneRule::Auto, batch_count_max: 16, ..settings(dice.roll()) };
+    source.set_faults(SourceFaults {
+        budget: 60,
+        duplicate: 50,
+        reorder: 50,
+        break_off: 30,
+        down: 20,
+    });
+    let settings = Settings {
+        lanes,
+        lane: LaneRule::Auto,
+        batch_count_max: 16,
+        ..settings(dice.roll())
+    };
     let (summary, ear) = run(&ledger, &source, settings).await;
     summary.unwrap_or_else(|fault| panic!("seed {seed}: {fault}"));
     assert_eq!(source.unacked(), 0, "seed {seed}: lost or stuck");
@@ -313,12 +409,23 @@ async fn storm(seed: u64, lanes: u16) -> Trace {
         })
         .map(|(n, _)| *n)
         .collect();
-    assert_eq!(effects(&ledger), applied.len(), "seed {seed}: each effect once");
-    Trace { words: ear.words(), effects: ledger.rows_of("effects"), statements: ledger.statements() }
+    assert_eq!(
+        effects(&ledger),
+        applied.len(),
+        "seed {seed}: each effect once"
+    );
+    Trace {
+        words: ear.words(),
+        effects: ledger.rows_of("effects"),
+        statements: ledger.statements(),
+    }
 }
 
 fn seeds(count: u64) -> std::ops::Range<u64> {
-    match std::env::var("STORM_SEED").ok().and_then(|seed| seed.parse().ok()) {
+    match std::env::var("STORM_SEED")
+        .ok()
+        .and_then(|seed| seed.parse().ok())
+    {
         Some(seed) => seed..seed + 1,
         None => 0..count,
     }
@@ -334,7 +441,11 @@ async fn storms_of_every_seed_end_with_each_effect_once() {
 #[test]
 fn the_same_seed_is_the_same_run() {
     let run = |seed| {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build()
+            .unwrap();
         runtime.block_on(storm(seed, 4))
     };
     assert_eq!(run(7), run(7));
@@ -349,8 +460,15 @@ async fn lost_commits_stop_the_consumer() {
         for n in 0..100 {
             source.push_payload("p", format!(r#"{{"id":"{n}"}}"#).into_bytes());
         }
-        ledger.set_faults(Faults { budget: 1, lost_commit: 300, ..Faults::default() });
-        let settings = Settings { batch_count_max: 5, ..settings(seed) };
+        ledger.set_faults(Faults {
+            budget: 1,
+            lost_commit: 300,
+            ..Faults::default()
+        });
+        let settings = Settings {
+            batch_count_max: 5,
+            ..settings(seed)
+        };
         let (summary, _) = run(&ledger, &source, settings).await;
         if let Err(fault) = summary {
             assert_eq!(fault.class, semel::Class::Stop, "{fault}");
@@ -358,5 +476,8 @@ async fn lost_commits_stop_the_consumer() {
             stopped += 1;
         }
     }
-    assert!(stopped > 10, "only {stopped} of 20 lost commits were noticed");
+    assert!(
+        stopped > 10,
+        "only {stopped} of 20 lost commits were noticed"
+    );
 }

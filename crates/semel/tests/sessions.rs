@@ -3,7 +3,11 @@
 #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 #[path = "../examples/sessions.rs"]
-#[allow(clippy::print_stdout, clippy::print_stderr, reason = "an example prints")]
+#[allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "an example prints"
+)]
 mod sessions;
 
 use semel::{Outcome, Summary};
@@ -12,18 +16,26 @@ use sqlx::Connection;
 async fn run(folder: &std::path::Path, events: &[(&str, &str, &str)]) -> Summary {
     let lines: String = events
         .iter()
-        .map(|(id, session, kind)| format!("{{\"event_id\":\"{id}\",\"session\":\"{session}\",\"kind\":\"{kind}\"}}\n"))
+        .map(|(id, session, kind)| {
+            format!("{{\"event_id\":\"{id}\",\"session\":\"{session}\",\"kind\":\"{kind}\"}}\n")
+        })
         .collect();
     let path = folder.join("events.jsonl");
     let before = std::fs::read_to_string(&path).unwrap_or_default();
     std::fs::write(&path, before + &lines).unwrap();
-    sessions::run(folder).await.unwrap_or_else(|fault| panic!("{fault}"))
+    sessions::run(folder)
+        .await
+        .unwrap_or_else(|fault| panic!("{fault}"))
 }
 
 async fn state(folder: &std::path::Path, session: &str) -> String {
     let url = format!("sqlite:{}", folder.join("sessions.db").display());
     let mut connection = sqlx::SqliteConnection::connect(&url).await.unwrap();
-    sqlx::query_scalar("SELECT state FROM session WHERE id = ?1").bind(session).fetch_one(&mut connection).await.unwrap()
+    sqlx::query_scalar("SELECT state FROM session WHERE id = ?1")
+        .bind(session)
+        .fetch_one(&mut connection)
+        .await
+        .unwrap()
 }
 
 #[tokio::test]

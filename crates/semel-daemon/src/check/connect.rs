@@ -15,7 +15,10 @@ pub(crate) async fn findings(loaded: &Loaded) -> Vec<Finding> {
         match source {
             Source::File(file) => {
                 let unreadable = |path: &&String| std::fs::File::open(loaded.path(path)).err();
-                let away = file.paths.iter().filter_map(|path| Some((path, unreadable(&path)?)));
+                let away = file
+                    .paths
+                    .iter()
+                    .filter_map(|path| Some((path, unreadable(&path)?)));
                 findings.extend(away.map(|(written, error)| {
                     let message = format!("`{written}` cannot be read: {error}");
                     loaded.finding(Code::SourceAway, &["sources", name, "paths"], message)
@@ -27,7 +30,11 @@ pub(crate) async fn findings(loaded: &Loaded) -> Vec<Finding> {
             }
             Source::Stdin(_) | Source::Kafka(_) | Source::Rabbitmq(_) => {
                 let reached = sources::try_to_reach(loaded, source).await;
-                findings.extend(reached.err().map(|why| loaded.finding(Code::SourceAway, &path, why)));
+                findings.extend(
+                    reached
+                        .err()
+                        .map(|why| loaded.finding(Code::SourceAway, &path, why)),
+                );
             }
         }
     }
@@ -48,19 +55,35 @@ async fn ledger(loaded: &Loaded) -> Vec<Finding> {
     let (level, what) = if settings.migrate {
         (Level::Warning, "`semel run` brings them up to date")
     } else {
-        (Level::Error, "run `semel migrate`, or set `ledger.migrate = true`")
+        (
+            Level::Error,
+            "run `semel migrate`, or set `ledger.migrate = true`",
+        )
     };
     let message = format!("the ledger's tables lack {missing}; {what}");
-    vec![Finding { level, ..loaded.finding(Code::LedgerSchema, &path, message) }]
+    vec![Finding {
+        level,
+        ..loaded.finding(Code::LedgerSchema, &path, message)
+    }]
 }
 
 /// The migrations that a database lacks.
-async fn database(loaded: &Loaded, url: &Secret, path: &[&str], away: Code) -> Result<Vec<String>, Finding> {
-    let place = Place::of(url, &loaded.base).map_err(|failure| loaded.finding(away, path, failure.lines.join("; ")))?;
+async fn database(
+    loaded: &Loaded,
+    url: &Secret,
+    path: &[&str],
+    away: Code,
+) -> Result<Vec<String>, Finding> {
+    let place = Place::of(url, &loaded.base)
+        .map_err(|failure| loaded.finding(away, path, failure.lines.join("; ")))?;
     match migrate::pending(loaded, &place).await {
         Ok(migrated) => Ok(migrated.applied),
         Err(fault) => {
-            let code = if fault.class == Class::Stop { Code::LedgerSchema } else { away };
+            let code = if fault.class == Class::Stop {
+                Code::LedgerSchema
+            } else {
+                away
+            };
             Err(loaded.finding(code, path, fault.detail()))
         }
     }

@@ -28,7 +28,12 @@ pub(crate) struct Finding {
 
 impl Finding {
     pub(crate) fn error(code: Code, file: &str, line: usize, message: impl Into<String>) -> Self {
-        Self { code, level: Level::Error, place: format!("{file}:{line}"), message: message.into() }
+        Self {
+            code,
+            level: Level::Error,
+            place: format!("{file}:{line}"),
+            message: message.into(),
+        }
     }
 
     pub(crate) fn is_error(&self) -> bool {
@@ -39,7 +44,13 @@ impl Finding {
 impl std::fmt::Display for Finding {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let level = if self.is_error() { "" } else { "warning: " };
-        write!(f, "{}: {level}{} [{}]", self.place, self.message, self.code.text())
+        write!(
+            f,
+            "{}: {level}{} [{}]",
+            self.place,
+            self.message,
+            self.code.text()
+        )
     }
 }
 
@@ -136,7 +147,10 @@ mod tests {
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
             .filter(|name| name.starts_with("SEMEL-"))
             .collect();
-        let codes: BTreeSet<String> = Code::ALL.iter().map(|code| format!("{}.md", code.text())).collect();
+        let codes: BTreeSet<String> = Code::ALL
+            .iter()
+            .map(|code| format!("{}.md", code.text()))
+            .collect();
         assert_eq!(codes.len(), Code::ALL.len(), "a number is used twice");
         assert_eq!(codes, pages);
     }
@@ -144,7 +158,11 @@ mod tests {
     #[test]
     fn every_page_opens_with_its_code_and_says_what_to_do() {
         for code in Code::ALL {
-            let path = format!("{}/../../docs/errors/{}.md", env!("CARGO_MANIFEST_DIR"), code.text());
+            let path = format!(
+                "{}/../../docs/errors/{}.md",
+                env!("CARGO_MANIFEST_DIR"),
+                code.text()
+            );
             let page = std::fs::read_to_string(&path).unwrap();
             assert!(page.starts_with(&format!("# {}: ", code.text())), "{path}");
             assert!(page.contains("\n## What to do\n"), "{path}");

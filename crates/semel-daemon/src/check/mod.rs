@@ -39,11 +39,16 @@ pub(crate) fn report(mut findings: Vec<Finding>, style: Style) -> Result<Exit, F
     match style {
         Style::Json => out::json(&Report { ok, findings })?,
         Style::Words if findings.is_empty() => out::line("no findings")?,
-        Style::Words => findings.iter().try_for_each(|finding| out::line(&finding.to_string()))?,
+        Style::Words => findings
+            .iter()
+            .try_for_each(|finding| out::line(&finding.to_string()))?,
     }
     Ok(if ok { Exit::Done } else { Exit::No })
 }
 
 fn line(place: &str) -> usize {
-    place.rsplit_once(':').and_then(|(_, line)| line.parse().ok()).unwrap_or(0)
+    place
+        .rsplit_once(':')
+        .and_then(|(_, line)| line.parse().ok())
+        .unwrap_or(0)
 }

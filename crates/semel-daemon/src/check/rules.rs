@@ -8,17 +8,26 @@ use semel_core::key::{KeyRule, PartSource};
 use semel_core::{Pointer, key::BadRule};
 
 use super::{Code, Finding, Level};
-use crate::config::{Consumer, Fingerprint, HandlerKind, House, Loaded, Source, Wallet, Whole, nearest};
+use crate::config::{
+    Consumer, Fingerprint, HandlerKind, House, Loaded, Source, Wallet, Whole, nearest,
+};
 use crate::dialect::Dialect;
 use crate::sources;
 
 /// Everything that can be said of a config without opening anything else.
 pub(crate) fn findings(loaded: &Loaded) -> Vec<Finding> {
-    let mut rules = Rules { loaded, findings: Vec::new() };
+    let mut rules = Rules {
+        loaded,
+        findings: Vec::new(),
+    };
     rules.ledger();
     rules.sources();
     if loaded.config.consumers.is_empty() {
-        rules.error(Code::NoConsumer, &["consumers"], "there is no consumer: add a table [consumers.NAME]");
+        rules.error(
+            Code::NoConsumer,
+            &["consumers"],
+            "there is no consumer: add a table [consumers.NAME]",
+        );
     }
     for (name, consumer) in &loaded.config.consumers {
         rules.consumer(name, consumer);
@@ -51,7 +60,10 @@ impl Rules<'_> {
 
     fn warning(&mut self, code: Code, path: &[&str], message: impl Into<String>) {
         let finding = self.loaded.finding(code, path, message);
-        self.findings.push(Finding { level: Level::Warning, ..finding });
+        self.findings.push(Finding {
+            level: Level::Warning,
+            ..finding
+        });
     }
 
     fn ledger(&mut self) {
@@ -69,10 +81,17 @@ impl Rules<'_> {
         match Dialect::checked(url) {
             Err(message) => self.error(Code::LedgerUrl, path, message),
             Ok(Dialect::Sqlite) => {
-                let Some(file) = Dialect::sqlite_file(url, &self.loaded.base) else { return };
-                let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
+                let Some(file) = Dialect::sqlite_file(url, &self.loaded.base) else {
+                    return;
+                };
+                let folder = file
+                    .parent()
+                    .filter(|folder| !folder.as_os_str().is_empty());
                 if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
-                    let message = format!("the folder {} does not exist; create it (the file in it is made by itself)", folder.display());
+                    let message = format!(
+                        "the folder {} does not exist; create it (the file in it is made by itself)",
+                        folder.display()
+                    );
                     self.error(Code::NoFolder, path, message);
                 }
             }
@@ -88,15 +107,20 @@ impl Rules<'_> {
             for (place, written) in places_of(loaded, source) {
                 match places.insert(place, name) {
                     Some(other) if other == name => {
-                        let message = format!("`sources.{name}` reads {written} twice; name it once");
+                        let message =
+                            format!("`sources.{name}` reads {written} twice; name it once");
                         self.error(Code::SameSource, &["sources", name, "paths"], message);
                     }
                     Some(other) if written == "standard input" => {
-                        let message = format!("`sources.{other}` and `sources.{name}` both read standard input, which can be read once");
+                        let message = format!(
+                            "`sources.{other}` and `sources.{name}` both read standard input, which can be read once"
+                        );
                         self.error(Code::SameSource, &["sources", name], message);
                     }
                     Some(other) => {
-                        let message = format!("`sources.{other}` and `sources.{name}` both read {written}; one of them is enough");
+                        let message = format!(
+                            "`sources.{other}` and `sources.{name}` both read {written}; one of them is enough"
+                        );
                         self.warning(Code::SameSource, &["sources", name], message);
                     }
                     None => {}
@@ -106,19 +130,35 @@ impl Rules<'_> {
     }
 
     fn source(&mut self, name: &str, source: &Source) {
-        let readers: Vec<&String> =
-            self.loaded.config.consumers.iter().filter(|(_, c)| c.sources.iter().any(|s| s == name)).map(|(n, _)| n).collect();
+        let readers: Vec<&String> = self
+            .loaded
+            .config
+            .consumers
+            .iter()
+            .filter(|(_, c)| c.sources.iter().any(|s| s == name))
+            .map(|(n, _)| n)
+            .collect();
         if readers.is_empty() {
-            self.warning(Code::UnusedSource, &["sources", name], format!("no consumer reads `sources.{name}`"));
+            self.warning(
+                Code::UnusedSource,
+                &["sources", name],
+                format!("no consumer reads `sources.{name}`"),
+            );
         }
         match source {
             Source::Stdin(_) if readers.len() > 1 => {
-                let message = format!("`sources.{name}` is standard input, which one consumer can read, not {}", readers.len());
+                let message = format!(
+                    "`sources.{name}` is standard input, which one consumer can read, not {}",
+                    readers.len()
+                );
                 self.error(Code::SameSource, &["sources", name], message);
             }
             Source::Queue(queue) => {
                 if readers.len() > 1 {
-                    let message = format!("{} consumers read `sources.{name}`: a queue gives each message to one of them only", readers.len());
+                    let message = format!(
+                        "{} consumers read `sources.{name}`: a queue gives each message to one of them only",
+                        readers.len()
+                    );
                     self.warning(Code::SameSource, &["sources", name], message);
                 }
                 if let Some(url) = queue.url.as_ref().and_then(|url| url.text()) {
@@ -127,7 +167,9 @@ impl Rules<'_> {
             }
             Source::File(_) | Source::Stdin(_) | Source::Kafka(_) | Source::Rabbitmq(_) => {}
         }
-        let deadlines = readers.iter().map(|name| self.loaded.config.consumers[*name].unit_deadline_ms);
+        let deadlines = readers
+            .iter()
+            .map(|name| self.loaded.config.consumers[*name].unit_deadline_ms);
         let found = sources::findings(self.loaded, name, source, deadlines.max().unwrap_or(0));
         self.findings.extend(found);
     }
@@ -136,32 +178,56 @@ impl Rules<'_> {
         let known = &self.loaded.config.sources;
         for (i, source) in consumer.sources.iter().enumerate() {
             if !known.contains_key(source) {
-                let hint = nearest(source, known.keys().map(String::as_str)).map_or(String::new(), |near| format!(", did you mean `{near}`?"));
-                let message = format!("the consumer `{name}` reads a source `{source}` that does not exist{hint}");
-                self.error(Code::UnknownSource, &["consumers", name, "sources"], message);
+                let hint = nearest(source, known.keys().map(String::as_str))
+                    .map_or(String::new(), |near| format!(", did you mean `{near}`?"));
+                let message = format!(
+                    "the consumer `{name}` reads a source `{source}` that does not exist{hint}"
+                );
+                self.error(
+                    Code::UnknownSource,
+                    &["consumers", name, "sources"],
+                    message,
+                );
             }
             if consumer.sources[..i].contains(source) {
-                let message = format!("the consumer `{name}` names the source `{source}` twice; name it once");
+                let message = format!(
+                    "the consumer `{name}` names the source `{source}` twice; name it once"
+                );
                 self.error(Code::SameSource, &["consumers", name, "sources"], message);
             }
         }
         self.key(name, consumer);
         self.fingerprint(name, consumer);
-        if !matches!(consumer.lane.as_str(), "auto" | "partition" | "handler") && !is_pointer(&consumer.lane) {
-            let message = format!("`{}` is no lane: `auto`, `partition`, `handler`, or a JSON pointer such as `/account`", consumer.lane);
+        if !matches!(consumer.lane.as_str(), "auto" | "partition" | "handler")
+            && !is_pointer(&consumer.lane)
+        {
+            let message = format!(
+                "`{}` is no lane: `auto`, `partition`, `handler`, or a JSON pointer such as `/account`",
+                consumer.lane
+            );
             self.error(Code::BadRule, &["consumers", name, "lane"], message);
         }
         match (consumer.handler, &consumer.wallet) {
             (HandlerKind::Wallet, Some(wallet)) => self.wallet(name, wallet),
             (HandlerKind::Wallet, None) => {
-                let message = format!("the wallet needs its settings: add [consumers.{name}.wallet] with `assets = {{ EUR = 2 }}`");
+                let message = format!(
+                    "the wallet needs its settings: add [consumers.{name}.wallet] with `assets = {{ EUR = 2 }}`"
+                );
                 self.error(Code::NoHandlerSettings, &["consumers", name], message);
             }
         }
     }
 
     fn key(&mut self, name: &str, consumer: &Consumer) {
-        let path = ["consumers", name, if consumer.key.is_some() { "key" } else { "key_time" }];
+        let path = [
+            "consumers",
+            name,
+            if consumer.key.is_some() {
+                "key"
+            } else {
+                "key_time"
+            },
+        ];
         let rule = match key_rule(consumer) {
             Ok(rule) => rule,
             Err(error) => return self.error(Code::BadRule, &path, error.to_string()),
@@ -172,7 +238,9 @@ impl Rules<'_> {
         }
         for part in rule.parts() {
             if let Some(what) = made_by_transport(&part.source) {
-                let message = format!("the key is made of {what}, which the transport makes: a producer's resend or a replay would be executed again (T80); use a business id made at the source");
+                let message = format!(
+                    "the key is made of {what}, which the transport makes: a producer's resend or a replay would be executed again (T80); use a business id made at the source"
+                );
                 self.warning(Code::TransportKey, &path, message);
             }
             if part.source == PartSource::MessageKey && !self.has_message_keys(consumer) {
@@ -183,7 +251,10 @@ impl Rules<'_> {
     }
 
     fn has_message_keys(&self, consumer: &Consumer) -> bool {
-        let mut sources = consumer.sources.iter().filter_map(|name| self.loaded.config.sources.get(name));
+        let mut sources = consumer
+            .sources
+            .iter()
+            .filter_map(|name| self.loaded.config.sources.get(name));
         sources.any(|source| matches!(source, Source::Kafka(_) | Source::Queue(_)))
     }
 
@@ -199,7 +270,8 @@ impl Rules<'_> {
             Some(Fingerprint::Fields(fields)) => &fields.fields,
         };
         for pointer in pointers.iter().filter(|pointer| !is_pointer(pointer)) {
-            let message = format!("`{pointer}` is no JSON pointer; one starts with `/`, such as `/trace_id`");
+            let message =
+                format!("`{pointer}` is no JSON pointer; one starts with `/`, such as `/trace_id`");
             self.error(Code::BadRule, &path, message);
         }
     }
@@ -209,13 +281,27 @@ impl Rules<'_> {
         if wallet.assets.is_empty() {
             self.error(Code::WalletAssets, &path, "the wallet has no assets: name them with their scales, such as `assets = { EUR = 2 }`");
         }
-        let House::Each(houses) = &wallet.house else { return };
+        let House::Each(houses) = &wallet.house else {
+            return;
+        };
         let path = ["consumers", name, "wallet", "house"];
-        for asset in houses.keys().filter(|asset| !wallet.assets.contains_key(*asset)) {
-            let hint = nearest(asset, wallet.assets.keys().map(String::as_str)).map_or(String::new(), |near| format!(", did you mean `{near}`?"));
-            self.error(Code::WalletAssets, &path, format!("there is a house for `{asset}`, which is no asset{hint}"));
+        for asset in houses
+            .keys()
+            .filter(|asset| !wallet.assets.contains_key(*asset))
+        {
+            let hint = nearest(asset, wallet.assets.keys().map(String::as_str))
+                .map_or(String::new(), |near| format!(", did you mean `{near}`?"));
+            self.error(
+                Code::WalletAssets,
+                &path,
+                format!("there is a house for `{asset}`, which is no asset{hint}"),
+            );
         }
-        for asset in wallet.assets.keys().filter(|asset| !houses.contains_key(*asset)) {
+        for asset in wallet
+            .assets
+            .keys()
+            .filter(|asset| !houses.contains_key(*asset))
+        {
             let message = format!("the asset `{asset}` has no house: bets and wins in it need one");
             self.error(Code::WalletAssets, &path, message);
         }
@@ -237,13 +323,21 @@ enum Place {
 fn places_of(loaded: &Loaded, source: &Source) -> Vec<(Place, String)> {
     match source {
         Source::File(file) => {
-            let place = |path: &String| (Place::File(tidy(&loaded.path(path))), format!("`{path}`"));
+            let place =
+                |path: &String| (Place::File(tidy(&loaded.path(path))), format!("`{path}`"));
             file.paths.iter().map(place).collect()
         }
         Source::Stdin(_) => vec![(Place::Stdin, "standard input".to_owned())],
         Source::Queue(queue) => {
-            let url = queue.url.as_ref().and_then(|url| url.text()).map(str::to_owned);
-            vec![(Place::Queue(url, queue.name.clone()), format!("the queue `{}`", queue.name))]
+            let url = queue
+                .url
+                .as_ref()
+                .and_then(|url| url.text())
+                .map(str::to_owned);
+            vec![(
+                Place::Queue(url, queue.name.clone()),
+                format!("the queue `{}`", queue.name),
+            )]
         }
         Source::Kafka(_) | Source::Rabbitmq(_) => Vec::new(),
     }
@@ -255,7 +349,9 @@ fn tidy(path: &Path) -> PathBuf {
     for component in path.components() {
         match component {
             Component::CurDir => {}
-            Component::ParentDir if matches!(tidy.components().next_back(), Some(Component::Normal(_))) => {
+            Component::ParentDir
+                if matches!(tidy.components().next_back(), Some(Component::Normal(_))) =>
+            {
                 tidy.pop();
             }
             other => tidy.push(other),
@@ -291,9 +387,15 @@ const TRANSPORT_NAMES: [&str; 20] = [
 fn made_by_transport(source: &PartSource) -> Option<String> {
     let (name, shown) = match source {
         PartSource::Header(name) => (name.as_str(), format!("the header `{name}`")),
-        PartSource::Pointer(pointer) => (pointer.segments().last()?.as_str(), format!("`{pointer}`")),
+        PartSource::Pointer(pointer) => {
+            (pointer.segments().last()?.as_str(), format!("`{pointer}`"))
+        }
         PartSource::MessageKey | PartSource::Constant(_) => return None,
     };
-    let bare: String = name.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase();
+    let bare: String = name
+        .chars()
+        .filter(char::is_ascii_alphanumeric)
+        .collect::<String>()
+        .to_ascii_lowercase();
     TRANSPORT_NAMES.contains(&bare.as_str()).then_some(shown)
 }

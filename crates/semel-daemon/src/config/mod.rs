@@ -17,7 +17,9 @@ mod shape;
 mod source;
 mod text;
 
-pub(crate) use consumer::{Consumer, DuplicateReply, Fingerprint, HandlerKind, House, LateWin, Wallet, Whole};
+pub(crate) use consumer::{
+    Consumer, DuplicateReply, Fingerprint, HandlerKind, House, LateWin, Wallet, Whole,
+};
 pub(crate) use ledger::Ledger;
 pub(crate) use reference::reference;
 pub(crate) use secret::{Secret, masked};
@@ -72,7 +74,8 @@ impl Loaded {
     /// The default file.
     #[cfg(test)]
     pub(crate) fn of_default() -> Self {
-        parse(DEFAULT, "semel.toml".to_owned(), PathBuf::new(), &|_| None).expect("a test reads the default file")
+        parse(DEFAULT, "semel.toml".to_owned(), PathBuf::new(), &|_| None)
+            .expect("a test reads the default file")
     }
 
     /// A path as the file means it.
@@ -97,15 +100,27 @@ pub(crate) fn load(path: &Path) -> Result<Loaded, Vec<Finding>> {
     parse(&text, file, base, &|name| std::env::var(name).ok())
 }
 
-fn parse(text: &str, file: String, base: PathBuf, environment: text::Environment<'_>) -> Result<Loaded, Vec<Finding>> {
+fn parse(
+    text: &str,
+    file: String,
+    base: PathBuf,
+    environment: text::Environment<'_>,
+) -> Result<Loaded, Vec<Finding>> {
     let (tree, mut findings) = text::read(text, &file, environment);
-    let Some(tree) = tree else { return Err(findings) };
+    let Some(tree) = tree else {
+        return Err(findings);
+    };
     shape::check(&tree, &schema(), &file, &mut findings);
     if findings.iter().any(Finding::is_error) {
         return Err(findings);
     }
     match serde_path_to_error::deserialize(tree.json()) {
-        Ok(config) => Ok(Loaded { config, base, file, tree }),
+        Ok(config) => Ok(Loaded {
+            config,
+            base,
+            file,
+            tree,
+        }),
         Err(error) => {
             // The shape was checked against the schema of the same structs, so this is what a schema cannot say.
             let path: Vec<String> = error.path().iter().map(ToString::to_string).collect();
@@ -115,8 +130,17 @@ fn parse(text: &str, file: String, base: PathBuf, environment: text::Environment
                 *node = &entry.node;
                 Some(entry.line)
             });
-            let message = format!("`{}` is not allowed here: {}", keys.join("."), error.inner());
-            Err(vec![Finding::error(Code::ValueNotAllowed, &file, line.last().unwrap_or(1), message)])
+            let message = format!(
+                "`{}` is not allowed here: {}",
+                keys.join("."),
+                error.inner()
+            );
+            Err(vec![Finding::error(
+                Code::ValueNotAllowed,
+                &file,
+                line.last().unwrap_or(1),
+                message,
+            )])
         }
     }
 }

@@ -17,49 +17,96 @@ pub(crate) fn reference() -> String {
     let table = |name: &str| &schema["$defs"][name];
     section(&mut page, &schema, "[ledger]", table("Ledger"));
     for variant in table("Source")["oneOf"].as_array().into_iter().flatten() {
-        let kind = variant["properties"]["type"]["const"].as_str().unwrap_or_default();
-        section(&mut page, &schema, &format!("[sources.NAME] with type = \"{kind}\""), variant);
+        let kind = variant["properties"]["type"]["const"]
+            .as_str()
+            .unwrap_or_default();
+        section(
+            &mut page,
+            &schema,
+            &format!("[sources.NAME] with type = \"{kind}\""),
+            variant,
+        );
     }
     section(&mut page, &schema, "[consumers.NAME]", table("Consumer"));
-    section(&mut page, &schema, "[consumers.NAME.wallet]", table("Wallet"));
+    section(
+        &mut page,
+        &schema,
+        "[consumers.NAME.wallet]",
+        table("Wallet"),
+    );
     page
 }
 
 fn section(page: &mut String, root: &Value, title: &str, schema: &Value) {
     let intro = text(schema);
-    let required: Vec<&str> = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-    let rows = schema["properties"].as_object().into_iter().flatten().filter(|(key, _)| *key != "type");
+    let required: Vec<&str> = schema["required"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
+    let rows = schema["properties"]
+        .as_object()
+        .into_iter()
+        .flatten()
+        .filter(|(key, _)| *key != "type");
     let rows = rows.map(|(key, property)| {
         let default = match &property["default"] {
             Value::Null if required.contains(&key.as_str()) => "required".to_owned(),
             Value::Null => "–".to_owned(),
             value => format!("`{value}`"),
         };
-        format!("| `{key}` | {} | {default} | {} |\n", kind(root, property), text(property))
+        format!(
+            "| `{key}` | {} | {default} | {} |\n",
+            kind(root, property),
+            text(property)
+        )
     });
     let rows: String = rows.collect();
     let _ = write!(page, "\n## {title}\n\n{intro}\n");
     if !rows.is_empty() {
-        let _ = write!(page, "\n| key | value | default | meaning |\n|---|---|---|---|\n{rows}");
+        let _ = write!(
+            page,
+            "\n| key | value | default | meaning |\n|---|---|---|---|\n{rows}"
+        );
     }
 }
 
 fn text(schema: &Value) -> String {
-    schema["description"].as_str().unwrap_or_default().replace('\n', " ").replace('|', "\\|")
+    schema["description"]
+        .as_str()
+        .unwrap_or_default()
+        .replace('\n', " ")
+        .replace('|', "\\|")
 }
 
 fn kind(root: &Value, schema: &Value) -> String {
-    if let Some(target) = schema["$ref"].as_str().and_then(|reference| reference.strip_prefix('#')) {
-        return root.pointer(target).map_or(String::new(), |target| kind(root, target));
+    if let Some(target) = schema["$ref"]
+        .as_str()
+        .and_then(|reference| reference.strip_prefix('#'))
+    {
+        return root
+            .pointer(target)
+            .map_or(String::new(), |target| kind(root, target));
     }
     if let Some(word) = schema["const"].as_str() {
         return format!("`\"{word}\"`");
     }
-    if let Some(choices) = schema["anyOf"].as_array().or_else(|| schema["oneOf"].as_array()) {
-        let choices = choices.iter().filter(|choice| choice["type"] != "null").map(|choice| kind(root, choice));
+    if let Some(choices) = schema["anyOf"]
+        .as_array()
+        .or_else(|| schema["oneOf"].as_array())
+    {
+        let choices = choices
+            .iter()
+            .filter(|choice| choice["type"] != "null")
+            .map(|choice| kind(root, choice));
         return choices.collect::<Vec<_>>().join(" or ");
     }
-    let kinds = schema["type"].as_array().into_iter().flatten().chain(std::iter::once(&schema["type"]));
+    let kinds = schema["type"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .chain(std::iter::once(&schema["type"]));
     match kinds.filter_map(Value::as_str).find(|kind| *kind != "null") {
         Some("string") => "text".to_owned(),
         Some("boolean") => "true or false".to_owned(),
@@ -91,8 +138,14 @@ fn object(root: &Value, schema: &Value) -> String {
 mod tests {
     #[test]
     fn the_page_in_the_docs_is_the_one_the_structs_write() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/config.md");
+        let path = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../docs/reference/config.md"
+        );
         let page = std::fs::read_to_string(path).unwrap_or_default();
-        assert!(page == super::reference(), "run: semel config reference > docs/reference/config.md");
+        assert!(
+            page == super::reference(),
+            "run: semel config reference > docs/reference/config.md"
+        );
     }
 }

@@ -56,25 +56,40 @@ impl Secret {
             Self::Text(text) => Ok(text.clone()),
             Self::File(SecretFile { file }) => std::fs::read_to_string(base.join(file))
                 .map(|text| text.trim_end().to_owned())
-                .map_err(|error| format!("the secret's file {} cannot be read: {error}", file.display())),
+                .map_err(|error| {
+                    format!(
+                        "the secret's file {} cannot be read: {error}",
+                        file.display()
+                    )
+                }),
             Self::Command(SecretCommand { command }) => run(command, base),
         }
     }
 }
 
 fn run(command: &[String], base: &Path) -> Result<String, String> {
-    let (program, arguments) = command.split_first().ok_or("the secret's command is empty")?;
+    let (program, arguments) = command
+        .split_first()
+        .ok_or("the secret's command is empty")?;
     let output = std::process::Command::new(program)
         .args(arguments)
-        .current_dir(if base.as_os_str().is_empty() { Path::new(".") } else { base })
+        .current_dir(if base.as_os_str().is_empty() {
+            Path::new(".")
+        } else {
+            base
+        })
         .stdin(std::process::Stdio::null())
         .stderr(std::process::Stdio::inherit())
         .output()
         .map_err(|error| format!("the secret's command `{program}` cannot be run: {error}"))?;
     if !output.status.success() {
-        return Err(format!("the secret's command `{program}` failed: {}", output.status));
+        return Err(format!(
+            "the secret's command `{program}` failed: {}",
+            output.status
+        ));
     }
-    let text = String::from_utf8(output.stdout).map_err(|_| format!("the secret's command `{program}` printed no UTF-8"))?;
+    let text = String::from_utf8(output.stdout)
+        .map_err(|_| format!("the secret's command `{program}` printed no UTF-8"))?;
     Ok(text.trim_end().to_owned())
 }
 
@@ -86,7 +101,9 @@ impl fmt::Debug for Secret {
 
 /// A URL as messages may show it: the password, and every value behind `?`, is masked.
 pub(crate) fn masked(url: &str) -> String {
-    let (front, query) = url.split_once('?').map_or((url, None), |(front, query)| (front, Some(query)));
+    let (front, query) = url
+        .split_once('?')
+        .map_or((url, None), |(front, query)| (front, Some(query)));
     let mut shown = match front.split_once("://") {
         None => front.to_owned(),
         Some((scheme, rest)) => {
@@ -123,15 +140,24 @@ mod tests {
 
     #[test]
     fn a_password_is_masked_in_every_place_a_url_has_for_one() {
-        assert_eq!(masked("postgres://u:p@h:5432/db"), "postgres://u:…@h:5432/db");
-        assert_eq!(masked("postgres://u:p@ss@h/db?password=x&sslmode=require"), "postgres://u:…@h/db?password=…&sslmode=…");
+        assert_eq!(
+            masked("postgres://u:p@h:5432/db"),
+            "postgres://u:…@h:5432/db"
+        );
+        assert_eq!(
+            masked("postgres://u:p@ss@h/db?password=x&sslmode=require"),
+            "postgres://u:…@h/db?password=…&sslmode=…"
+        );
         assert_eq!(masked("postgres://u@h/db"), "postgres://u@h/db");
         assert_eq!(masked("sqlite:semel.db"), "sqlite:semel.db");
     }
 
     #[test]
     fn debug_output_of_a_secret_says_nothing() {
-        assert_eq!(format!("{:?}", Secret::Text("hunter2".to_owned())), "Secret(…)");
+        assert_eq!(
+            format!("{:?}", Secret::Text("hunter2".to_owned())),
+            "Secret(…)"
+        );
     }
 
     #[test]
@@ -140,9 +166,17 @@ mod tests {
         std::fs::write(folder.path().join("pw"), "s3cret\n").unwrap();
         let file = Secret::File(SecretFile { file: "pw".into() });
         assert_eq!(file.reveal(folder.path()).unwrap(), "s3cret");
-        let command = Secret::Command(SecretCommand { command: vec!["cat".to_owned(), "pw".to_owned()] });
+        let command = Secret::Command(SecretCommand {
+            command: vec!["cat".to_owned(), "pw".to_owned()],
+        });
         assert_eq!(command.reveal(folder.path()).unwrap(), "s3cret");
-        let none = Secret::File(SecretFile { file: "none".into() });
-        assert!(none.reveal(folder.path()).unwrap_err().contains("none cannot be read"));
+        let none = Secret::File(SecretFile {
+            file: "none".into(),
+        });
+        assert!(
+            none.reveal(folder.path())
+                .unwrap_err()
+                .contains("none cannot be read")
+        );
     }
 }

@@ -19,10 +19,15 @@ pub(super) struct Node {
 /// What a value is.
 pub(super) enum Tree {
     /// Text. What came from the environment is in `text` alone, so that messages can quote `written`.
-    Text { written: String, text: String },
+    Text {
+        written: String,
+        text: String,
+    },
     Integer(i64),
     /// A float or a time: no setting is one, so only its name matters.
-    Other { kind: &'static str },
+    Other {
+        kind: &'static str,
+    },
     Bool(bool),
     List(Vec<Node>),
     Table(BTreeMap<String, Entry>),
@@ -41,7 +46,9 @@ impl std::fmt::Debug for Tree {
         match self {
             Self::Table(entries) => f.debug_map().entries(entries).finish(),
             Self::List(items) => f.debug_list().entries(items).finish(),
-            Self::Text { .. } | Self::Integer(_) | Self::Other { .. } | Self::Bool(_) => f.write_str(self.kind()),
+            Self::Text { .. } | Self::Integer(_) | Self::Other { .. } | Self::Bool(_) => {
+                f.write_str(self.kind())
+            }
         }
     }
 }
@@ -65,7 +72,11 @@ impl Node {
     pub(super) fn get(&self, key: &str) -> Option<&Entry> {
         match &self.tree {
             Tree::Table(entries) => entries.get(key),
-            Tree::Text { .. } | Tree::Integer(_) | Tree::Other { .. } | Tree::Bool(_) | Tree::List(_) => None,
+            Tree::Text { .. }
+            | Tree::Integer(_)
+            | Tree::Other { .. }
+            | Tree::Bool(_)
+            | Tree::List(_) => None,
         }
     }
 
@@ -77,9 +88,12 @@ impl Node {
             Tree::Other { kind } => Value::String((*kind).to_owned()),
             Tree::Bool(bool) => Value::Bool(*bool),
             Tree::List(items) => Value::Array(items.iter().map(Self::json).collect()),
-            Tree::Table(entries) => {
-                Value::Object(entries.iter().map(|(key, entry)| (key.clone(), entry.node.json())).collect())
-            }
+            Tree::Table(entries) => Value::Object(
+                entries
+                    .iter()
+                    .map(|(key, entry)| (key.clone(), entry.node.json()))
+                    .collect(),
+            ),
         }
     }
 }
@@ -88,16 +102,33 @@ impl Node {
 pub(super) type Environment<'e> = &'e dyn Fn(&str) -> Option<String>;
 
 /// Reads TOML. What is no TOML, or names a variable that is not set, becomes a finding.
-pub(super) fn read(text: &str, file: &str, environment: Environment<'_>) -> (Option<Node>, Vec<Finding>) {
+pub(super) fn read(
+    text: &str,
+    file: &str,
+    environment: Environment<'_>,
+) -> (Option<Node>, Vec<Finding>) {
     let (table, errors) = DeTable::parse_recoverable(text);
-    let mut reader = Reader { text, file, environment, findings: Vec::new() };
+    let mut reader = Reader {
+        text,
+        file,
+        environment,
+        findings: Vec::new(),
+    };
     if let Some(first) = errors.first() {
         // Errors behind the first are mostly its echo.
         let line = reader.line(first.span().map_or(0, |span| span.start));
-        reader.findings.push(Finding::error(Code::NotToml, file, line, format!("not TOML: {}", one_line(first.message()))));
+        reader.findings.push(Finding::error(
+            Code::NotToml,
+            file,
+            line,
+            format!("not TOML: {}", one_line(first.message())),
+        ));
         return (None, reader.findings);
     }
-    let node = Node { line: 1, tree: reader.table(table.get_ref()) };
+    let node = Node {
+        line: 1,
+        tree: reader.table(table.get_ref()),
+    };
     (Some(node), reader.findings)
 }
 
@@ -121,7 +152,13 @@ impl Reader<'_> {
     fn table(&mut self, table: &DeTable<'_>) -> Tree {
         let entries = table.iter().map(|(key, value)| {
             let line = self.line(key.span().start);
-            (key.get_ref().to_string(), Entry { line, node: self.node(value, line) })
+            (
+                key.get_ref().to_string(),
+                Entry {
+                    line,
+                    node: self.node(value, line),
+                },
+            )
         });
         Tree::Table(entries.collect())
     }
@@ -135,10 +172,16 @@ impl Reader<'_> {
         let tree = match value.get_ref() {
             DeValue::String(text) => self.string(text, line),
             DeValue::Integer(number) => self.integer(number, line),
-            DeValue::Float(_) => Tree::Other { kind: "a number with a point" },
-            DeValue::Datetime(_) => Tree::Other { kind: "a bare time (write it in quotes)" },
+            DeValue::Float(_) => Tree::Other {
+                kind: "a number with a point",
+            },
+            DeValue::Datetime(_) => Tree::Other {
+                kind: "a bare time (write it in quotes)",
+            },
             DeValue::Boolean(bool) => Tree::Bool(*bool),
-            DeValue::Array(items) => Tree::List(items.iter().map(|item| self.node(item, line)).collect()),
+            DeValue::Array(items) => {
+                Tree::List(items.iter().map(|item| self.node(item, line)).collect())
+            }
             DeValue::Table(table) => self.table(table),
         };
         Node { line, tree }
@@ -149,7 +192,12 @@ impl Reader<'_> {
             Ok(number) => Tree::Integer(number),
             Err(_) => {
                 let message = format!("`{}` is beyond 64 bits", number.as_str());
-                self.findings.push(Finding::error(Code::ValueNotAllowed, self.file, line, message));
+                self.findings.push(Finding::error(
+                    Code::ValueNotAllowed,
+                    self.file,
+                    line,
+                    message,
+                ));
                 Tree::Integer(0)
             }
         }
@@ -175,12 +223,18 @@ impl Reader<'_> {
             rest = &from[end + 1..];
         }
         text.push_str(rest);
-        Tree::Text { written: written.to_owned(), text }
+        Tree::Text {
+            written: written.to_owned(),
+            text,
+        }
     }
 
     fn missing(&mut self, name: &str, line: usize) {
-        let message = format!("the environment variable `{name}` is not set; set it, or write `$${{{name}}}` to mean the text itself");
-        self.findings.push(Finding::error(Code::NoSecret, self.file, line, message));
+        let message = format!(
+            "the environment variable `{name}` is not set; set it, or write `$${{{name}}}` to mean the text itself"
+        );
+        self.findings
+            .push(Finding::error(Code::NoSecret, self.file, line, message));
     }
 }
 
@@ -214,13 +268,20 @@ mod tests {
         let (_, findings) = text_of("\na = '${NOPE}'");
         assert_eq!(findings.len(), 1);
         assert_eq!(findings[0].place, "semel.toml:2");
-        assert!(findings[0].message.contains("`NOPE` is not set"), "{}", findings[0].message);
+        assert!(
+            findings[0].message.contains("`NOPE` is not set"),
+            "{}",
+            findings[0].message
+        );
     }
 
     #[test]
     fn a_tree_shows_no_value_in_debug_output() {
         let (node, _) = read("a = '${PW}'\nb = ['plain']", "semel.toml", &environment);
         let shown = format!("{node:?}");
-        assert!(!shown.contains("s3cret") && !shown.contains("plain"), "{shown}");
+        assert!(
+            !shown.contains("s3cret") && !shown.contains("plain"),
+            "{shown}"
+        );
     }
 }

@@ -26,14 +26,24 @@ impl<'r> Cells<'r> {
     pub(crate) fn text(&mut self) -> Option<String> {
         match self.next() {
             Value::Text(text) => Some(text.to_string()),
-            Value::Null | Value::Int(_) | Value::Amount(_) | Value::Bytes(_) | Value::Key(_) | Value::Time(_) => None,
+            Value::Null
+            | Value::Int(_)
+            | Value::Amount(_)
+            | Value::Bytes(_)
+            | Value::Key(_)
+            | Value::Time(_) => None,
         }
     }
 
     pub(crate) fn int(&mut self) -> Option<i64> {
         match self.next() {
             Value::Int(number) => Some(*number),
-            Value::Null | Value::Text(_) | Value::Amount(_) | Value::Bytes(_) | Value::Key(_) | Value::Time(_) => None,
+            Value::Null
+            | Value::Text(_)
+            | Value::Amount(_)
+            | Value::Bytes(_)
+            | Value::Key(_)
+            | Value::Time(_) => None,
         }
     }
 
@@ -41,21 +51,30 @@ impl<'r> Cells<'r> {
         match self.next() {
             Value::Key(key) => Some(*key),
             Value::Bytes(bytes) => Some(Key::from_bytes(bytes.as_ref().try_into().ok()?)),
-            Value::Null | Value::Int(_) | Value::Text(_) | Value::Amount(_) | Value::Time(_) => None,
+            Value::Null | Value::Int(_) | Value::Text(_) | Value::Amount(_) | Value::Time(_) => {
+                None
+            }
         }
     }
 
     pub(crate) fn bytes(&mut self) -> Option<&'r [u8]> {
         match self.next() {
             Value::Bytes(bytes) => Some(bytes),
-            Value::Null | Value::Int(_) | Value::Text(_) | Value::Amount(_) | Value::Key(_) | Value::Time(_) => None,
+            Value::Null
+            | Value::Int(_)
+            | Value::Text(_)
+            | Value::Amount(_)
+            | Value::Key(_)
+            | Value::Time(_) => None,
         }
     }
 
     pub(crate) fn time(&mut self) -> Option<Timestamp> {
         match self.next() {
             Value::Time(us) | Value::Int(us) => Timestamp::from_microsecond(*us).ok(),
-            Value::Null | Value::Text(_) | Value::Amount(_) | Value::Bytes(_) | Value::Key(_) => None,
+            Value::Null | Value::Text(_) | Value::Amount(_) | Value::Bytes(_) | Value::Key(_) => {
+                None
+            }
         }
     }
 }
@@ -80,7 +99,9 @@ pub(crate) fn encoded(bytes: &[u8]) -> (String, Encoding) {
 
 /// A stored reply: JSON as it is, anything else as text.
 pub(crate) fn reply(bytes: &[u8]) -> Option<Box<RawValue>> {
-    let raw = std::str::from_utf8(bytes).ok().and_then(|text| RawValue::from_string(text.to_owned()).ok());
+    let raw = std::str::from_utf8(bytes)
+        .ok()
+        .and_then(|text| RawValue::from_string(text.to_owned()).ok());
     raw.or_else(|| serde_json::value::to_raw_value(&encoded(bytes).0).ok())
 }
 
@@ -99,7 +120,11 @@ pub(crate) fn headers(stored: &[u8]) -> Vec<Header> {
     pairs
         .map(|(name, value)| {
             let (value, encoding) = encoded(value);
-            Header { name: name.clone(), value, encoding }
+            Header {
+                name: name.clone(),
+                value,
+                encoding,
+            }
         })
         .collect()
 }

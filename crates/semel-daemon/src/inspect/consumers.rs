@@ -26,8 +26,18 @@ impl Consumer {
 /// # Errors
 ///
 /// The name is not known, or the ledger cannot be read.
-pub(crate) async fn consumers(ledger: &impl Query, sql: &Statements, name: Option<&str>) -> Result<Vec<Consumer>, Failure> {
-    let all = rows(ledger, sql.consumers, &[], |mut cells| Some(Consumer { id: cells.int()?, name: cells.text()? })).await?;
+pub(crate) async fn consumers(
+    ledger: &impl Query,
+    sql: &Statements,
+    name: Option<&str>,
+) -> Result<Vec<Consumer>, Failure> {
+    let all = rows(ledger, sql.consumers, &[], |mut cells| {
+        Some(Consumer {
+            id: cells.int()?,
+            name: cells.text()?,
+        })
+    })
+    .await?;
     let Some(name) = name else { return Ok(all) };
     match all.iter().find(|consumer| consumer.name == name) {
         Some(consumer) => Ok(vec![consumer.clone()]),
@@ -35,9 +45,17 @@ pub(crate) async fn consumers(ledger: &impl Query, sql: &Statements, name: Optio
             let hint = match nearest(name, all.iter().map(|consumer| consumer.name.as_str())) {
                 Some(near) => format!(", did you mean `{near}`?"),
                 None if all.is_empty() => "; it knows none yet".to_owned(),
-                None => format!("; it knows {}", all.iter().map(|c| format!("`{}`", c.name)).collect::<Vec<_>>().join(", ")),
+                None => format!(
+                    "; it knows {}",
+                    all.iter()
+                        .map(|c| format!("`{}`", c.name))
+                        .collect::<Vec<_>>()
+                        .join(", ")
+                ),
             };
-            Err(Failure::usage(format!("the ledger knows no consumer `{name}`{hint}")))
+            Err(Failure::usage(format!(
+                "the ledger knows no consumer `{name}`{hint}"
+            )))
         }
     }
 }
@@ -58,7 +76,10 @@ pub(crate) async fn rows<T: Send>(
         found.extend(read(Cells::new(row)));
         true
     };
-    ledger.query(sql, args, &mut each).await.map_err(|fault| unreadable(&fault))?;
+    ledger
+        .query(sql, args, &mut each)
+        .await
+        .map_err(|fault| unreadable(&fault))?;
     Ok(found)
 }
 
@@ -78,7 +99,10 @@ pub(crate) async fn each_row(
         printed = print(Cells::new(row));
         printed.is_ok()
     };
-    ledger.query(sql, args, &mut each).await.map_err(|fault| unreadable(&fault))?;
+    ledger
+        .query(sql, args, &mut each)
+        .await
+        .map_err(|fault| unreadable(&fault))?;
     Ok(printed?)
 }
 

@@ -38,7 +38,8 @@ impl Letter {
     pub(crate) fn read(mut cells: Cells<'_>, consumer: &str) -> Option<Self> {
         let letter = cells.key()?.to_string();
         let (key, id, code, detail) = (cells.key(), cells.text(), cells.text(), cells.text());
-        let (field, attempts, count, source) = (cells.text(), cells.int(), cells.int(), cells.text());
+        let (field, attempts, count, source) =
+            (cells.text(), cells.int(), cells.int(), cells.text());
         let (partition, position) = (cells.text(), cells.int());
         let headers = cells.bytes().map(headers).unwrap_or_default();
         let (payload, payload_encoding) = cells.bytes().map(encoded).unzip();
@@ -66,8 +67,15 @@ impl Letter {
 
     /// In half a line.
     pub(crate) fn summary(&self) -> String {
-        let (code, detail) = (self.code.as_deref().unwrap_or("?"), self.detail.as_deref().unwrap_or_default());
-        format!("{}: {code} × {}, {detail}", self.letter, self.count.unwrap_or(1))
+        let (code, detail) = (
+            self.code.as_deref().unwrap_or("?"),
+            self.detail.as_deref().unwrap_or_default(),
+        );
+        format!(
+            "{}: {code} × {}, {detail}",
+            self.letter,
+            self.count.unwrap_or(1)
+        )
     }
 
     fn cells(&self) -> Vec<String> {
@@ -77,7 +85,14 @@ impl Letter {
             (partition, _) => partition.clone().unwrap_or_default(),
         };
         let count = self.count.unwrap_or(1).to_string();
-        vec![self.letter.clone(), text(&self.code), text(&self.id), place, count, text(&self.detail)]
+        vec![
+            self.letter.clone(),
+            text(&self.code),
+            text(&self.id),
+            place,
+            count,
+            text(&self.detail),
+        ]
     }
 
     /// All of it, a line a fact.
@@ -95,14 +110,31 @@ impl Letter {
         fact("field", self.field.clone());
         fact("key", self.key.clone());
         fact("id", self.id.clone());
-        let position = self.position.map_or(String::new(), |position| format!(", position {position}"));
-        fact("from", Some(format!("{}, {}{position}", self.source.as_deref().unwrap_or("?"), self.partition.as_deref().unwrap_or("?"))));
-        fact("attempts", self.attempts.map(|attempts| attempts.to_string()));
+        let position = self
+            .position
+            .map_or(String::new(), |position| format!(", position {position}"));
+        fact(
+            "from",
+            Some(format!(
+                "{}, {}{position}",
+                self.source.as_deref().unwrap_or("?"),
+                self.partition.as_deref().unwrap_or("?")
+            )),
+        );
+        fact(
+            "attempts",
+            self.attempts.map(|attempts| attempts.to_string()),
+        );
         fact("count", self.count.map(|count| count.to_string()));
         fact("first at", self.first_at.map(|at| at.to_string()));
         fact("last at", self.at.map(|at| at.to_string()));
-        self.headers.iter().for_each(|header| fact("header", Some(header.words())));
-        fact("payload", Some(self.payload.clone().unwrap_or_else(|| "null".to_owned())));
+        self.headers
+            .iter()
+            .for_each(|header| fact("header", Some(header.words())));
+        fact(
+            "payload",
+            Some(self.payload.clone().unwrap_or_else(|| "null".to_owned())),
+        );
         words
     }
 }
@@ -122,13 +154,20 @@ pub(crate) async fn list(
     let code = Value::Text(code.unwrap_or_default().into());
     let mut table = Table::new(&["letter", "code", "id", "place", "count", "detail"]);
     for consumer in consumers(ledger, sql, consumer).await? {
-        each_row(ledger, sql.dead_list, &[consumer.arg(), code.clone()], |cells| {
-            let Some(letter) = Letter::read(cells, &consumer.name) else { return Ok(()) };
-            match style {
-                Style::Json => out::json(&letter),
-                Style::Words => table.add(letter.cells()),
-            }
-        })
+        each_row(
+            ledger,
+            sql.dead_list,
+            &[consumer.arg(), code.clone()],
+            |cells| {
+                let Some(letter) = Letter::read(cells, &consumer.name) else {
+                    return Ok(());
+                };
+                match style {
+                    Style::Json => out::json(&letter),
+                    Style::Words => table.add(letter.cells()),
+                }
+            },
+        )
         .await?;
     }
     table.print()?;
@@ -140,13 +179,23 @@ pub(crate) async fn list(
 /// # Errors
 ///
 /// There is none with this id, or the ledger cannot be read.
-pub(crate) async fn show(ledger: &impl Query, sql: &Statements, letter: &str, style: Style) -> Result<Exit, Failure> {
-    let id: Key = letter
-        .parse()
-        .map_err(|_| Failure::usage(format!("`{letter}` is no letter's id; `semel dead list` prints them")))?;
+pub(crate) async fn show(
+    ledger: &impl Query,
+    sql: &Statements,
+    letter: &str,
+    style: Style,
+) -> Result<Exit, Failure> {
+    let id: Key = letter.parse().map_err(|_| {
+        Failure::usage(format!(
+            "`{letter}` is no letter's id; `semel dead list` prints them"
+        ))
+    })?;
     for consumer in consumers(ledger, sql, None).await? {
         let args = [consumer.arg(), Value::Key(id)];
-        let found = rows(ledger, sql.dead_letter, &args, |cells| Letter::read(cells, &consumer.name)).await?;
+        let found = rows(ledger, sql.dead_letter, &args, |cells| {
+            Letter::read(cells, &consumer.name)
+        })
+        .await?;
         if let Some(letter) = found.first() {
             match style {
                 Style::Json => out::json(letter)?,

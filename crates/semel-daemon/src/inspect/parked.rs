@@ -46,8 +46,18 @@ impl Parked {
     fn cells(&self) -> Vec<String> {
         let time = |at: Option<Timestamp>| at.map_or(String::new(), |at| at.to_string());
         let attempts = self.attempts.unwrap_or_default().to_string();
-        let (id, awaiting) = (self.id.clone().unwrap_or_default(), self.awaiting.clone().unwrap_or_default());
-        vec![self.key.to_string(), id, awaiting, attempts, time(self.due_at), time(self.deadline)]
+        let (id, awaiting) = (
+            self.id.clone().unwrap_or_default(),
+            self.awaiting.clone().unwrap_or_default(),
+        );
+        vec![
+            self.key.to_string(),
+            id,
+            awaiting,
+            attempts,
+            time(self.due_at),
+            time(self.deadline),
+        ]
     }
 }
 
@@ -56,11 +66,18 @@ impl Parked {
 /// # Errors
 ///
 /// The ledger cannot be read, or the consumer is not known.
-pub(crate) async fn list(ledger: &impl Query, sql: &Statements, consumer: Option<&str>, style: Style) -> Result<Exit, Failure> {
+pub(crate) async fn list(
+    ledger: &impl Query,
+    sql: &Statements,
+    consumer: Option<&str>,
+    style: Style,
+) -> Result<Exit, Failure> {
     let mut table = Table::new(&["key", "id", "awaiting", "attempts", "due at", "deadline"]);
     for consumer in consumers(ledger, sql, consumer).await? {
         each_row(ledger, sql.parked_list, &[consumer.arg()], |cells| {
-            let Some(parked) = Parked::read(cells, &consumer.name) else { return Ok(()) };
+            let Some(parked) = Parked::read(cells, &consumer.name) else {
+                return Ok(());
+            };
             match style {
                 Style::Json => out::json(&parked),
                 Style::Words => table.add(parked.cells()),

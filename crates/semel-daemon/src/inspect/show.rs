@@ -68,7 +68,9 @@ impl Row {
             outcome: Outcome::from_number(number)?,
             code: cells.text(),
             reply: cells.bytes().and_then(cells::reply),
-            fingerprint: cells.key().map(|bytes| Fingerprint::from_bytes(bytes.into_bytes()).to_string()),
+            fingerprint: cells
+                .key()
+                .map(|bytes| Fingerprint::from_bytes(bytes.into_bytes()).to_string()),
             source: cells.text(),
             at: cells.time(),
         })
@@ -77,13 +79,27 @@ impl Row {
 
 impl Sighting {
     fn read(mut cells: Cells<'_>) -> Option<Self> {
-        const KINDS: [SightingKind; 4] =
-            [SightingKind::Duplicate, SightingKind::Parked, SightingKind::Clash, SightingKind::Replay];
+        const KINDS: [SightingKind; 4] = [
+            SightingKind::Duplicate,
+            SightingKind::Parked,
+            SightingKind::Clash,
+            SightingKind::Replay,
+        ];
         let (source, partition, position) = (cells.text(), cells.text(), cells.int());
         let number = cells.int()?;
-        let kind = KINDS.into_iter().find(|kind| i64::from(kind.number()) == number)?;
+        let kind = KINDS
+            .into_iter()
+            .find(|kind| i64::from(kind.number()) == number)?;
         let (count, first_at, at) = (cells.int(), cells.time(), cells.time());
-        Some(Self { source, partition, position, kind: kind.as_str(), count, first_at, at })
+        Some(Self {
+            source,
+            partition,
+            position,
+            kind: kind.as_str(),
+            count,
+            first_at,
+            at,
+        })
     }
 }
 
@@ -103,14 +119,32 @@ pub(crate) struct Known {
 /// # Errors
 ///
 /// Nothing is known, or the ledger cannot be read.
-pub(crate) async fn show(ledger: &impl Query, known: &Known, args: &cli::Show, style: Style) -> Result<Exit, Failure> {
+pub(crate) async fn show(
+    ledger: &impl Query,
+    known: &Known,
+    args: &cli::Show,
+    style: Style,
+) -> Result<Exit, Failure> {
     let sql = Statements::of(known.dialect);
     let mut found = false;
     for consumer in consumers(ledger, sql, args.consumer.as_deref()).await? {
-        for key in keys(ledger, sql, &consumer, known.rules.get(&consumer.name), &args.key_or_id).await? {
-            let Some(mut operation) = operation(ledger, sql, &consumer, key, &args.key_or_id).await? else { continue };
+        for key in keys(
+            ledger,
+            sql,
+            &consumer,
+            known.rules.get(&consumer.name),
+            &args.key_or_id,
+        )
+        .await?
+        {
+            let Some(mut operation) =
+                operation(ledger, sql, &consumer, key, &args.key_or_id).await?
+            else {
+                continue;
+            };
             found = true;
-            let derives = operation.reply.is_none() && operation.outcome == Outcome::Applied.as_str();
+            let derives =
+                operation.reply.is_none() && operation.outcome == Outcome::Applied.as_str();
             if let Some(policy) = known.replies.get(&consumer.name).filter(|_| derives) {
                 let derived = wallet::reply(ledger, known.dialect, *policy, key).await?;
                 operation.reply = derived.as_deref().and_then(cells::reply);
@@ -121,16 +155,25 @@ pub(crate) async fn show(ledger: &impl Query, known: &Known, args: &cli::Show, s
             }
         }
     }
-    if found { Ok(Exit::Done) } else { Err(Failure::no(known.nothing_of(&args.key_or_id))) }
+    if found {
+        Ok(Exit::Done)
+    } else {
+        Err(Failure::no(known.nothing_of(&args.key_or_id)))
+    }
 }
 
 impl Known {
     /// An id that alone makes no key may be known all the same.
     fn nothing_of(&self, key_or_id: &str) -> String {
-        let needs_more = self.rules.iter().find(|(_, rule)| of_id(Some(rule), key_or_id).is_err());
+        let needs_more = self
+            .rules
+            .iter()
+            .find(|(_, rule)| of_id(Some(rule), key_or_id).is_err());
         let hint = match needs_more {
             Some((consumer, _)) if key_or_id.parse::<Key>().is_err() => {
-                format!("; keys of `{consumer}` are made of more than an id: ask by the key, which `semel key --consumer {consumer} …` computes")
+                format!(
+                    "; keys of `{consumer}` are made of more than an id: ask by the key, which `semel key --consumer {consumer} …` computes"
+                )
             }
             _ => String::new(),
         };
@@ -165,14 +208,25 @@ async fn operation(
 ) -> Result<Option<Operation>, Failure> {
     let args = [consumer.arg(), Value::Key(key)];
     let row = rows(ledger, sql.ledger_row, &args, Row::read).await?.pop();
-    let dead = rows(ledger, sql.dead_of_key, &args, |cells| Letter::read(cells, &consumer.name)).await?;
+    let dead = rows(ledger, sql.dead_of_key, &args, |cells| {
+        Letter::read(cells, &consumer.name)
+    })
+    .await?;
     if row.is_none() && dead.is_empty() {
         return Ok(None);
     }
-    let parked = rows(ledger, sql.parked_row, &args, |cells| Parked::read(cells, &consumer.name)).await?.pop();
+    let parked = rows(ledger, sql.parked_row, &args, |cells| {
+        Parked::read(cells, &consumer.name)
+    })
+    .await?
+    .pop();
     let sightings = rows(ledger, sql.sightings, &args, Sighting::read).await?;
     let id_asked = asked.parse::<Key>().is_err().then(|| asked.to_owned());
-    let id = parked.as_ref().and_then(|parked| parked.id.clone()).or_else(|| dead.iter().find_map(|letter| letter.id.clone())).or(id_asked);
+    let id = parked
+        .as_ref()
+        .and_then(|parked| parked.id.clone())
+        .or_else(|| dead.iter().find_map(|letter| letter.id.clone()))
+        .or(id_asked);
     // Without a row only dead letters are known: the last one speaks.
     let row = row.unwrap_or_else(|| Row {
         outcome: Outcome::Dead,
@@ -182,7 +236,11 @@ async fn operation(
         source: dead.last().and_then(|letter| letter.source.clone()),
         at: dead.last().and_then(|letter| letter.at),
     });
-    let (code, awaiting) = if row.outcome == Outcome::Parked { (None, row.code) } else { (row.code, None) };
+    let (code, awaiting) = if row.outcome == Outcome::Parked {
+        (None, row.code)
+    } else {
+        (row.code, None)
+    };
     Ok(Some(Operation {
         consumer: consumer.name.clone(),
         key: key.to_string(),
@@ -207,7 +265,11 @@ impl Operation {
             words.push_str(&format!(" ({id})"));
         }
         let why = self.code.as_ref().or(self.awaiting.as_ref());
-        words.push_str(&format!("\n  {}{}", self.outcome, why.map_or(String::new(), |why| format!(": {why}"))));
+        words.push_str(&format!(
+            "\n  {}{}",
+            self.outcome,
+            why.map_or(String::new(), |why| format!(": {why}"))
+        ));
         if let Some(at) = self.at {
             words.push_str(&format!(", {at}"));
         }
@@ -223,7 +285,9 @@ impl Operation {
         for sighting in &self.sightings {
             let (kind, count) = (sighting.kind, sighting.count.unwrap_or(1));
             let source = sighting.source.as_deref().unwrap_or("?");
-            words.push_str(&format!("\n  seen again {count} × as {kind}, by source {source}"));
+            words.push_str(&format!(
+                "\n  seen again {count} × as {kind}, by source {source}"
+            ));
         }
         words.push('\n');
         words

@@ -34,13 +34,21 @@ use watch::{Metered, Progress, Watch};
 ///
 /// The config has errors, the ledger or a source cannot be reached, or going on could damage data.
 pub(crate) async fn run(loaded: Loaded, args: &cli::Run, style: Style) -> Result<Exit, Failure> {
-    let shutdown = Shutdown::listen().map_err(|error| Failure::new(Exit::Away, format!("signals: {error}")))?;
+    let shutdown = Shutdown::listen()
+        .map_err(|error| Failure::new(Exit::Away, format!("signals: {error}")))?;
     let outcomes = args.outcomes.as_deref().map(Outcomes::open).transpose();
     let outcomes = outcomes.map_err(|error| Failure::usage(format!("--outcomes: {error}")))?;
     let progress = Progress::new(bytes_of_files(&loaded));
     let dialect = ledger::place(&loaded)?.dialect;
     let ledger = ledger::open(&loaded, Tables::Ready).await?;
-    let life = Life { loaded, begin: Begin::of(args), until_idle: args.until_idle, outcomes, progress, shutdown };
+    let life = Life {
+        loaded,
+        begin: Begin::of(args),
+        until_idle: args.until_idle,
+        outcomes,
+        progress,
+        shutdown,
+    };
     let ended = on_ledger!(ledger, ledger => life.consumers(Arc::new(ledger), dialect).await);
     life.progress.clear();
     let (report, failure) = ended?;
@@ -48,13 +56,21 @@ pub(crate) async fn run(loaded: Loaded, args: &cli::Run, style: Style) -> Result
     if let Some(failure) = failure {
         return Err(failure);
     }
-    let exit = if report.fails(&args.fail_on) { Exit::No } else { Exit::Done };
+    let exit = if report.fails(&args.fail_on) {
+        Exit::No
+    } else {
+        Exit::Done
+    };
     Ok(life.shutdown.exit().unwrap_or(exit))
 }
 
 impl Begin {
     fn of(args: &cli::Run) -> Self {
-        if args.from_start { Self::First } else { Self::Resume }
+        if args.from_start {
+            Self::First
+        } else {
+            Self::Resume
+        }
     }
 }
 
@@ -64,7 +80,9 @@ fn bytes_of_files(loaded: &Loaded) -> Option<u64> {
     let names = consumers.flat_map(|consumer| &consumer.sources);
     let mut bytes = 0;
     for name in names {
-        let Source::File(file) = loaded.config.sources.get(name)? else { return None };
+        let Source::File(file) = loaded.config.sources.get(name)? else {
+            return None;
+        };
         for path in &file.paths {
             bytes += std::fs::metadata(loaded.path(path)).ok()?.len();
         }
@@ -85,14 +103,22 @@ struct Life {
 impl Life {
     /// Prepares all consumers before the first of them consumes anything, then runs them. The first that stops to
     /// protect data drains the others.
-    async fn consumers<L>(&self, ledger: Arc<L>, dialect: Dialect) -> Result<(Report, Option<Failure>), Failure>
+    async fn consumers<L>(
+        &self,
+        ledger: Arc<L>,
+        dialect: Dialect,
+    ) -> Result<(Report, Option<Failure>), Failure>
     where
         L: Ledger + Query,
         L::Unit: Rows,
     {
         let mut ready = Vec::new();
         for (name, settings) in &self.loaded.config.consumers {
-            ready.push((name.clone(), self.prepare(name, settings, ledger.clone(), dialect).await?));
+            ready.push((
+                name.clone(),
+                self.prepare(name, settings, ledger.clone(), dialect)
+                    .await?,
+            ));
         }
         let mut running = JoinSet::new();
         for (name, (consumer, closes)) in ready {
@@ -108,7 +134,10 @@ impl Life {
         Ok(self.ended(running).await)
     }
 
-    async fn ended(&self, mut running: JoinSet<(String, Result<Summary, Fault>)>) -> (Report, Option<Failure>) {
+    async fn ended(
+        &self,
+        mut running: JoinSet<(String, Result<Summary, Fault>)>,
+    ) -> (Report, Option<Failure>) {
         let mut summaries = Vec::new();
         let mut failure = None;
         while let Some(joined) = running.join_next().await {
@@ -116,7 +145,8 @@ impl Life {
                 Ok((name, Ok(summary))) => summaries.push((name, summary)),
                 Ok((name, Err(fault))) => {
                     self.shutdown.now();
-                    failure = failure.or(Some(Failure::fault(&format!("consumer `{name}`"), &fault)));
+                    failure =
+                        failure.or(Some(Failure::fault(&format!("consumer `{name}`"), &fault)));
                 }
                 // A bug: it must not look like a clean end.
                 Err(lost) => std::panic::resume_unwind(lost.into_panic()),
@@ -140,7 +170,10 @@ impl Life {
     {
         let handler = Arc::new(wallet::handler(name, settings)?);
         let sweep = wallet::sweep(name, settings, ledger.clone(), dialect)?;
-        let orderly = self.outcomes.clone().map(|outcomes| Orderly::new(name, &settings.sources, outcomes));
+        let orderly = self
+            .outcomes
+            .clone()
+            .map(|outcomes| Orderly::new(name, &settings.sources, outcomes));
         let watch = Watch::new(name, orderly, self.progress.clone());
         let mut consumer = Consumer::builder(name, ledger, handler)
             .settings(self.settings(settings)?)
@@ -154,7 +187,10 @@ impl Life {
         for name in &settings.sources {
             let positions = consumer.positions(name);
             let opened = sources::open(&self.loaded, name, settings, self.begin, positions).await?;
-            consumer = consumer.attach(name, Arc::new(Metered::new(opened.source, self.progress.clone())));
+            consumer = consumer.attach(
+                name,
+                Arc::new(Metered::new(opened.source, self.progress.clone())),
+            );
             closes.push(opened.close);
         }
         Ok((consumer, closes))
@@ -166,7 +202,9 @@ impl Life {
             "auto" => LaneRule::Auto,
             "partition" => LaneRule::Partition,
             "handler" => LaneRule::Handler,
-            pointer => LaneRule::Pointer(Pointer::parse(pointer).map_err(|error| Failure::usage(error.to_string()))?),
+            pointer => LaneRule::Pointer(
+                Pointer::parse(pointer).map_err(|error| Failure::usage(error.to_string()))?,
+            ),
         };
         Ok(Settings {
             lanes: consumer.lanes,

@@ -35,9 +35,13 @@ struct First<'e> {
 /// The line of a delivery, with its end.
 fn line(consumer: &str, source: &str, ended: &Ended) -> Vec<u8> {
     let ending = &ended.ending;
-    let code = |code: &'_ Option<semel_core::Code>| code.as_ref().map(|code| code.as_str().to_owned());
+    let code =
+        |code: &'_ Option<semel_core::Code>| code.as_ref().map(|code| code.as_str().to_owned());
     let (own, awaiting) = (code(&ending.code), code(&ending.awaiting));
-    let first = ending.first.as_ref().filter(|_| ending.outcome == Outcome::Duplicate);
+    let first = ending
+        .first
+        .as_ref()
+        .filter(|_| ending.outcome == Outcome::Duplicate);
     let first_code = first.and_then(|(_, first)| code(first));
     let line = Line {
         consumer,
@@ -49,7 +53,10 @@ fn line(consumer: &str, source: &str, ended: &Ended) -> Vec<u8> {
         outcome: ending.outcome.as_str(),
         code: own.as_deref(),
         awaiting: awaiting.as_deref(),
-        first: first.map(|(outcome, _)| First { outcome: outcome.as_str(), code: first_code.as_deref() }),
+        first: first.map(|(outcome, _)| First {
+            outcome: outcome.as_str(),
+            code: first_code.as_deref(),
+        }),
     };
     let mut bytes = serde_json::to_vec(&line).expect("texts and numbers are JSON");
     bytes.push(b'\n');
@@ -73,7 +80,9 @@ impl Outcomes {
         } else {
             Box::new(std::fs::File::create(path)?)
         };
-        Ok(Arc::new(Self { out: Mutex::new(Some(out)) }))
+        Ok(Arc::new(Self {
+            out: Mutex::new(Some(out)),
+        }))
     }
 
     /// Writes whole lines at once, so that consumers do not cut each other's.
@@ -83,7 +92,9 @@ impl Outcomes {
         if let Err(error) = out.write_all(lines).and_then(|()| out.flush()) {
             *slot = None;
             if error.kind() != io::ErrorKind::BrokenPipe {
-                crate::out::say(&format!("outcomes are no longer written: {error}; the run goes on"));
+                crate::out::say(&format!(
+                    "outcomes are no longer written: {error}; the run goes on"
+                ));
             }
         }
     }
@@ -118,17 +129,27 @@ impl Waiting {
 
 impl Orderly {
     pub(crate) fn new(consumer: &str, sources: &[String], outcomes: Arc<Outcomes>) -> Self {
-        Self { consumer: consumer.to_owned(), sources: sources.to_vec(), outcomes, partitions: Mutex::default() }
+        Self {
+            consumer: consumer.to_owned(),
+            sources: sources.to_vec(),
+            outcomes,
+            partitions: Mutex::default(),
+        }
     }
 
     /// Deliveries ended.
     pub(crate) fn ended(&self, ended: &[Ended]) {
-        let mut partitions = self.partitions.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut partitions = self
+            .partitions
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let mut ready = Vec::new();
         for one in ended {
             let source = self.sources.get(one.source).map_or("", String::as_str);
             let line = line(&self.consumer, source, one);
-            let waiting = partitions.entry((one.source, one.partition.clone())).or_default();
+            let waiting = partitions
+                .entry((one.source, one.partition.clone()))
+                .or_default();
             waiting.take(one.sequence, Some(line), &mut ready);
         }
         // Written under the lock: another lane's lines of the same partition come behind.
@@ -137,9 +158,15 @@ impl Orderly {
 
     /// A delivery went back to its source.
     pub(crate) fn passed(&self, source: usize, partition: &Arc<str>, sequence: u64) {
-        let mut partitions = self.partitions.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut partitions = self
+            .partitions
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let mut ready = Vec::new();
-        partitions.entry((source, partition.clone())).or_default().take(sequence, None, &mut ready);
+        partitions
+            .entry((source, partition.clone()))
+            .or_default()
+            .take(sequence, None, &mut ready);
         self.write(&ready);
     }
 
@@ -173,8 +200,13 @@ mod tests {
 
     fn orderly() -> (Orderly, Page) {
         let page = Page::default();
-        let outcomes = Outcomes { out: Mutex::new(Some(Box::new(page.clone()))) };
-        (Orderly::new("wallet", &["ops".to_owned()], Arc::new(outcomes)), page)
+        let outcomes = Outcomes {
+            out: Mutex::new(Some(Box::new(page.clone()))),
+        };
+        (
+            Orderly::new("wallet", &["ops".to_owned()], Arc::new(outcomes)),
+            page,
+        )
     }
 
     fn ended(partition: &str, sequence: u64) -> Ended {
@@ -185,7 +217,12 @@ mod tests {
             offset: Some(sequence + 1),
             id: Some(format!("id-{sequence}")),
             key: Some(Key::derive(&[Part::Text("x")]).unwrap()),
-            ending: Ending { outcome: Outcome::Applied, code: None, awaiting: None, first: None },
+            ending: Ending {
+                outcome: Outcome::Applied,
+                code: None,
+                awaiting: None,
+                first: None,
+            },
         }
     }
 
@@ -193,7 +230,17 @@ mod tests {
         let bytes = page.0.lock().unwrap().clone();
         let lines = String::from_utf8(bytes).unwrap();
         let value = |line: &str| serde_json::from_str::<serde_json::Value>(line).unwrap();
-        lines.lines().map(value).map(|line| format!("{}:{}", line["partition"].as_str().unwrap(), line["position"])).collect()
+        lines
+            .lines()
+            .map(value)
+            .map(|line| {
+                format!(
+                    "{}:{}",
+                    line["partition"].as_str().unwrap(),
+                    line["position"]
+                )
+            })
+            .collect()
     }
 
     #[test]
@@ -234,7 +281,12 @@ mod tests {
             )
         );
         let text = String::from_utf8(line("wallet", "ops", &ended("a", 0))).unwrap();
-        assert!(text.ends_with("\"outcome\":\"applied\",\"code\":null,\"awaiting\":null,\"first\":null}\n"), "{text}");
+        assert!(
+            text.ends_with(
+                "\"outcome\":\"applied\",\"code\":null,\"awaiting\":null,\"first\":null}\n"
+            ),
+            "{text}"
+        );
     }
 
     #[test]
@@ -248,7 +300,9 @@ mod tests {
                 Ok(())
             }
         }
-        let outcomes = Arc::new(Outcomes { out: Mutex::new(Some(Box::new(Closed))) });
+        let outcomes = Arc::new(Outcomes {
+            out: Mutex::new(Some(Box::new(Closed))),
+        });
         let orderly = Orderly::new("wallet", &["ops".to_owned()], outcomes.clone());
         orderly.ended(&[ended("a", 0)]);
         assert!(outcomes.out.lock().unwrap().is_none());

@@ -24,7 +24,10 @@ impl Shutdown {
     ///
     /// The process may not listen to signals.
     pub(crate) fn listen() -> std::io::Result<Self> {
-        let shutdown = Self { tell: Arc::new(watch::Sender::new(false)), exit: Arc::new(AtomicU8::new(Exit::Done.code())) };
+        let shutdown = Self {
+            tell: Arc::new(watch::Sender::new(false)),
+            exit: Arc::new(AtomicU8::new(Exit::Done.code())),
+        };
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut terminate = signal(SignalKind::terminate())?;
         let listener = shutdown.clone();
@@ -60,6 +63,8 @@ impl Shutdown {
     /// The exit code of a signal that came, if one did.
     pub(crate) fn exit(&self) -> Option<Exit> {
         let code = self.exit.load(Ordering::SeqCst);
-        [Exit::Interrupted, Exit::Terminated].into_iter().find(|exit| exit.code() == code)
+        [Exit::Interrupted, Exit::Terminated]
+            .into_iter()
+            .find(|exit| exit.code() == code)
     }
 }

@@ -65,7 +65,11 @@ impl Consumer {
                 parked: outcome(Outcome::Parked),
                 dead: outcome(Outcome::Dead),
             },
-            codes: summary.codes.iter().map(|(code, count)| (code.as_str().to_owned(), *count)).collect(),
+            codes: summary
+                .codes
+                .iter()
+                .map(|(code, count)| (code.as_str().to_owned(), *count))
+                .collect(),
             released: Released {
                 applied: released(Outcome::Applied),
                 ignored: released(Outcome::Ignored),
@@ -87,12 +91,26 @@ impl Consumer {
             ("parked", counts.parked),
             ("dead", counts.dead),
         ];
-        let counts: Vec<String> =
-            named.iter().filter(|(_, count)| *count > 0).map(|(name, count)| format!("{count} {name}")).collect();
-        let counts = if counts.is_empty() { "none".to_owned() } else { counts.join(", ") };
-        let mut words = format!("{}: {} messages in {} ms: {counts}", self.name, self.messages, self.elapsed_ms);
+        let counts: Vec<String> = named
+            .iter()
+            .filter(|(_, count)| *count > 0)
+            .map(|(name, count)| format!("{count} {name}"))
+            .collect();
+        let counts = if counts.is_empty() {
+            "none".to_owned()
+        } else {
+            counts.join(", ")
+        };
+        let mut words = format!(
+            "{}: {} messages in {} ms: {counts}",
+            self.name, self.messages, self.elapsed_ms
+        );
         if !self.codes.is_empty() {
-            let codes: Vec<String> = self.codes.iter().map(|(code, count)| format!("{count} {code}")).collect();
+            let codes: Vec<String> = self
+                .codes
+                .iter()
+                .map(|(code, count)| format!("{count} {code}"))
+                .collect();
             words.push_str(&format!("\n  codes: {}", codes.join(", ")));
         }
         let released = &self.released;
@@ -108,8 +126,12 @@ impl Consumer {
 
 impl Report {
     pub(crate) fn new(summaries: impl IntoIterator<Item = (String, Summary)>) -> Self {
-        let consumers = summaries.into_iter().map(|(name, summary)| Consumer::new(name, &summary));
-        Self { consumers: consumers.collect() }
+        let consumers = summaries
+            .into_iter()
+            .map(|(name, summary)| Consumer::new(name, &summary));
+        Self {
+            consumers: consumers.collect(),
+        }
     }
 
     /// Did a message end as `--fail-on` says it must not?
@@ -119,13 +141,18 @@ impl Report {
             FailOn::Clash => consumer.clashes > 0,
             FailOn::Refused => consumer.outcomes.refused + consumer.released.refused > 0,
         };
-        self.consumers.iter().any(|consumer| on.iter().any(|&on| fails(consumer, on)))
+        self.consumers
+            .iter()
+            .any(|consumer| on.iter().any(|&on| fails(consumer, on)))
     }
 
     pub(crate) fn print(&self, style: Style) -> std::io::Result<()> {
         match style {
             Style::Json => out::json(self),
-            Style::Words => self.consumers.iter().try_for_each(|consumer| out::line(&consumer.words())),
+            Style::Words => self
+                .consumers
+                .iter()
+                .try_for_each(|consumer| out::line(&consumer.words())),
         }
     }
 }
@@ -139,8 +166,18 @@ mod tests {
     fn summary() -> Summary {
         Summary {
             messages: 9,
-            outcomes: [(Outcome::Applied, 5), (Outcome::Refused, 1), (Outcome::Duplicate, 2), (Outcome::Dead, 1)].into(),
-            codes: [(Code::new("insufficient_funds"), 1), (Code::new("malformed"), 1)].into(),
+            outcomes: [
+                (Outcome::Applied, 5),
+                (Outcome::Refused, 1),
+                (Outcome::Duplicate, 2),
+                (Outcome::Dead, 1),
+            ]
+            .into(),
+            codes: [
+                (Code::new("insufficient_funds"), 1),
+                (Code::new("malformed"), 1),
+            ]
+            .into(),
             elapsed: Duration::from_millis(12),
             ..Summary::default()
         }
@@ -159,7 +196,10 @@ mod tests {
     fn a_run_fails_on_what_it_was_told_to_and_on_nothing_else() {
         let report = Report::new([("wallet".to_owned(), summary())]);
         assert!(report.fails(&[FailOn::Dead]));
-        assert!(!report.fails(&[FailOn::Clash]), "a malformed message is dead and no clash");
+        assert!(
+            !report.fails(&[FailOn::Clash]),
+            "a malformed message is dead and no clash"
+        );
         assert!(!report.fails(&[]));
     }
 }

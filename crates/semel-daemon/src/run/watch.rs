@@ -23,14 +23,23 @@ impl Progress {
     /// A bar over this many bytes of files, or a counter where the end is not known.
     pub(crate) fn new(bytes: Option<u64>) -> Self {
         let (bar, style) = match bytes {
-            Some(bytes) => (ProgressBar::new(bytes), "{bar:30} {bytes}/{total_bytes}, {eta} left, {msg}"),
-            None => (ProgressBar::new_spinner(), "{spinner} {bytes}, {elapsed}, {msg}"),
+            Some(bytes) => (
+                ProgressBar::new(bytes),
+                "{bar:30} {bytes}/{total_bytes}, {eta} left, {msg}",
+            ),
+            None => (
+                ProgressBar::new_spinner(),
+                "{spinner} {bytes}, {elapsed}, {msg}",
+            ),
         };
         // Both templates are constants that a test draws.
         if let Ok(style) = ProgressStyle::with_template(style) {
             bar.set_style(style);
         }
-        Self { bar, dead: Arc::default() }
+        Self {
+            bar,
+            dead: Arc::default(),
+        }
     }
 
     fn read(&self, bytes: u64) {
@@ -72,7 +81,12 @@ impl Source for Metered {
             let received = self.source.receive(limit).await?;
             if let Received::Batch(deliveries) = &received {
                 // A line end belongs to each.
-                let bytes = |d: &semel_core::Delivery| d.message.cut.map_or(d.message.bytes().len() as u64, |cut| cut.size) + 1;
+                let bytes = |d: &semel_core::Delivery| {
+                    d.message
+                        .cut
+                        .map_or(d.message.bytes().len() as u64, |cut| cut.size)
+                        + 1
+                };
                 self.progress.read(deliveries.iter().map(bytes).sum());
             }
             Ok(received)
@@ -103,13 +117,21 @@ const TELL_EVERY: Duration = Duration::from_secs(60);
 
 impl Watch {
     pub(crate) fn new(consumer: &str, outcomes: Option<Orderly>, progress: Progress) -> Self {
-        Self { consumer: consumer.to_owned(), outcomes, progress, paused: Mutex::default() }
+        Self {
+            consumer: consumer.to_owned(),
+            outcomes,
+            progress,
+            paused: Mutex::default(),
+        }
     }
 }
 
 impl Observer for Watch {
     fn ended(&self, ended: Vec<Ended>) {
-        let dead = ended.iter().filter(|one| one.ending.outcome == Outcome::Dead).count();
+        let dead = ended
+            .iter()
+            .filter(|one| one.ending.outcome == Outcome::Dead)
+            .count();
         self.progress.dead(dead as u64);
         if let Some(outcomes) = &self.outcomes {
             outcomes.ended(&ended);
@@ -133,7 +155,10 @@ impl Observer for Watch {
                 paused.now = true;
                 if paused.told.is_none_or(|told| told.elapsed() >= TELL_EVERY) {
                     paused.told = Some(Instant::now());
-                    self.progress.say(&format!("{} waits, its messages stay unsettled: {why}", self.consumer));
+                    self.progress.say(&format!(
+                        "{} waits, its messages stay unsettled: {why}",
+                        self.consumer
+                    ));
                 }
             }
             State::Running if paused.now => {

@@ -1,5 +1,8 @@
 //! Stands in for a broker whose client is not in this build: `check` says so, and nothing else works.
-#![cfg_attr(all(feature = "kafka", feature = "rabbitmq"), allow(dead_code, reason = "every client is in this build"))]
+#![cfg_attr(
+    all(feature = "kafka", feature = "rabbitmq"),
+    allow(dead_code, reason = "every client is in this build")
+)]
 
 use std::sync::Arc;
 
@@ -13,7 +16,12 @@ use crate::exit::Failure;
 
 const MESSAGE: &str = "sources of this type are not in this build";
 
-pub(super) async fn open<S>(_: &Loaded, _: &S, _: usize, _: Arc<dyn Positions>) -> Result<Result<Opened, Fault>, Failure> {
+pub(super) async fn open<S>(
+    _: &Loaded,
+    _: &S,
+    _: usize,
+    _: Arc<dyn Positions>,
+) -> Result<Result<Opened, Fault>, Failure> {
     Err(Failure::usage(MESSAGE))
 }
 

@@ -22,14 +22,25 @@ fn further(loaded: &Loaded, settings: &Kafka) -> ClientOptions {
         true => loaded.path(value).display().to_string(),
         false => value.to_owned(),
     };
-    let further = settings.options.iter().map(|(name, written)| (name, value(name, written)));
-    further.fold(ClientOptions::default(), |client, (name, value)| client.with(name, value))
+    let further = settings
+        .options
+        .iter()
+        .map(|(name, written)| (name, value(name, written)));
+    further.fold(ClientOptions::default(), |client, (name, value)| {
+        client.with(name, value)
+    })
 }
 
-fn secrets(settings: &Kafka, reveal: impl Fn(&Secret) -> Result<String, String>) -> Result<ClientOptions, Failure> {
-    settings.secrets.iter().try_fold(ClientOptions::default(), |client, (name, secret)| {
-        Ok(client.with(name, reveal(secret).map_err(Failure::usage)?))
-    })
+fn secrets(
+    settings: &Kafka,
+    reveal: impl Fn(&Secret) -> Result<String, String>,
+) -> Result<ClientOptions, Failure> {
+    settings
+        .secrets
+        .iter()
+        .try_fold(ClientOptions::default(), |client, (name, secret)| {
+            Ok(client.with(name, reveal(secret).map_err(Failure::usage)?))
+        })
 }
 
 fn start_at(text: &str) -> Option<StartAt> {
@@ -37,19 +48,31 @@ fn start_at(text: &str) -> Option<StartAt> {
         "earliest" => Some(StartAt::Earliest),
         "latest" => Some(StartAt::Latest),
         "committed" => Some(StartAt::Committed),
-        time => time.parse::<jiff::Timestamp>().ok().map(|at| StartAt::Timestamp(at.as_millisecond())),
+        time => time
+            .parse::<jiff::Timestamp>()
+            .ok()
+            .map(|at| StartAt::Timestamp(at.as_millisecond())),
     }
 }
 
-fn options(loaded: &Loaded, settings: &Kafka, message_bytes_max: usize) -> Result<KafkaOptions, Failure> {
+fn options(
+    loaded: &Loaded,
+    settings: &Kafka,
+    message_bytes_max: usize,
+) -> Result<KafkaOptions, Failure> {
     let secrets = secrets(settings, |secret| secret.reveal(&loaded.base))?;
     let options = options_with(settings, message_bytes_max)?;
-    Ok(KafkaOptions { options: further(loaded, settings), secrets, ..options })
+    Ok(KafkaOptions {
+        options: further(loaded, settings),
+        secrets,
+        ..options
+    })
 }
 
 fn options_with(settings: &Kafka, message_bytes_max: usize) -> Result<KafkaOptions, Failure> {
     let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
-    let start = start_at(&settings.start_at).ok_or_else(|| Failure::usage(no_start(&settings.start_at)))?;
+    let start =
+        start_at(&settings.start_at).ok_or_else(|| Failure::usage(no_start(&settings.start_at)))?;
     Ok(KafkaOptions {
         assignor: match settings.assignor {
             Assignor::CooperativeSticky => semel_kafka::Assignor::CooperativeSticky,
@@ -71,7 +94,9 @@ fn options_with(settings: &Kafka, message_bytes_max: usize) -> Result<KafkaOptio
 }
 
 fn no_start(text: &str) -> String {
-    format!("`{text}` is no start: `earliest`, `latest`, `committed`, or a time such as `2026-01-31T00:00:00Z`")
+    format!(
+        "`{text}` is no start: `earliest`, `latest`, `committed`, or a time such as `2026-01-31T00:00:00Z`"
+    )
 }
 
 pub(super) async fn open(
@@ -83,7 +108,10 @@ pub(super) async fn open(
     let options = options(loaded, settings, message_bytes_max)?;
     Ok(KafkaSource::open(options, positions).await.map(|source| {
         let source = Arc::new(source);
-        Opened { source: source.clone(), close: Close::Kafka(source) }
+        Opened {
+            source: source.clone(),
+            close: Close::Kafka(source),
+        }
     }))
 }
 
@@ -93,9 +121,15 @@ pub(super) async fn close(source: &KafkaSource) {
     }
 }
 
-pub(super) async fn sink(loaded: &Loaded, settings: &Kafka) -> Result<Result<Arc<dyn Sink>, Fault>, Failure> {
+pub(super) async fn sink(
+    loaded: &Loaded,
+    settings: &Kafka,
+) -> Result<Result<Arc<dyn Sink>, Fault>, Failure> {
     let [topic] = &settings.topics[..] else {
-        let message = format!("it reads {} topics; publish to a source of one", settings.topics.len());
+        let message = format!(
+            "it reads {} topics; publish to a source of one",
+            settings.topics.len()
+        );
         return Err(Failure::usage(message));
     };
     let options = KafkaSinkOptions {
@@ -104,40 +138,72 @@ pub(super) async fn sink(loaded: &Loaded, settings: &Kafka) -> Result<Result<Arc
         secrets: secrets(settings, |secret| secret.reveal(&loaded.base))?,
         ..KafkaSinkOptions::new(&settings.brokers, topic)
     };
-    Ok(KafkaSink::open(options).await.map(|sink| Arc::new(sink) as Arc<dyn Sink>))
+    Ok(KafkaSink::open(options)
+        .await
+        .map(|sink| Arc::new(sink) as Arc<dyn Sink>))
 }
 
 /// What `check` says. No secret's file or command is touched: their values do not matter here.
 pub(super) fn findings(loaded: &Loaded, name: &str, settings: &Kafka, _: u64) -> Vec<Finding> {
     if start_at(&settings.start_at).is_none() {
-        return vec![loaded.finding(Code::ValueNotAllowed, &["sources", name, "start_at"], no_start(&settings.start_at))];
+        return vec![loaded.finding(
+            Code::ValueNotAllowed,
+            &["sources", name, "start_at"],
+            no_start(&settings.start_at),
+        )];
     }
-    let unopened = secrets(settings, |secret| Ok(secret.text().unwrap_or_default().to_owned()));
+    let unopened = secrets(settings, |secret| {
+        Ok(secret.text().unwrap_or_default().to_owned())
+    });
     let options = unopened.and_then(|secrets| {
         let options = options_with(settings, 1)?;
-        Ok(KafkaOptions { options: further(loaded, settings), secrets, ..options })
+        Ok(KafkaOptions {
+            options: further(loaded, settings),
+            secrets,
+            ..options
+        })
     });
     let sentences = match options {
         Ok(options) => options.check(),
         Err(failure) => failure.lines,
     };
-    sentences.into_iter().map(|sentence| finding(loaded, name, settings, sentence)).collect()
+    sentences
+        .into_iter()
+        .map(|sentence| finding(loaded, name, settings, sentence))
+        .collect()
 }
 
 /// A sentence of the client's crate as a finding at the line of what it is about.
 fn finding(loaded: &Loaded, name: &str, settings: &Kafka, sentence: String) -> Finding {
-    let option = sentence.strip_prefix("client setting `").and_then(|rest| rest.split_once('`')).map(|(option, _)| option);
-    let Some(option) = option else { return loaded.finding(Code::ValueNotAllowed, &["sources", name], sentence) };
-    let table = if settings.secrets.contains_key(option) { "secrets" } else { "options" };
-    let hint = nearest(option, ClientOptions::ALLOWED.iter().copied()).filter(|near| *near != option);
+    let option = sentence
+        .strip_prefix("client setting `")
+        .and_then(|rest| rest.split_once('`'))
+        .map(|(option, _)| option);
+    let Some(option) = option else {
+        return loaded.finding(Code::ValueNotAllowed, &["sources", name], sentence);
+    };
+    let table = if settings.secrets.contains_key(option) {
+        "secrets"
+    } else {
+        "options"
+    };
+    let hint =
+        nearest(option, ClientOptions::ALLOWED.iter().copied()).filter(|near| *near != option);
     let hint = hint.map_or(String::new(), |near| format!(", did you mean `{near}`?"));
-    loaded.finding(Code::OptionNotAllowed, &["sources", name, table, option], format!("{sentence}{hint}"))
+    loaded.finding(
+        Code::OptionNotAllowed,
+        &["sources", name, table, option],
+        format!("{sentence}{hint}"),
+    )
 }
 
 pub(super) async fn try_to_reach(loaded: &Loaded, settings: &Kafka) -> Result<(), String> {
     let options = options(loaded, settings, 1).map_err(|failure| failure.lines.join("; "))?;
     // Without the ledger's positions: that the broker is there and has the topics is all that is asked.
-    semel_kafka::inspect(&options, Arc::new(NoPositions)).await.map(drop).map_err(|fault| fault.detail())
+    semel_kafka::inspect(&options, Arc::new(NoPositions))
+        .await
+        .map(drop)
+        .map_err(|fault| fault.detail())
 }
 
 #[cfg(test)]
@@ -149,6 +215,9 @@ mod tests {
         let text = r#"{"brokers":["b:1"],"topics":["t"],"group":"g","start_at":"latest"}"#;
         let settings: Kafka = serde_json::from_str(text).unwrap();
         let options = options_with(&settings, 1 << 20).unwrap();
-        assert_eq!(options, KafkaOptions::new(["b:1"], ["t"], "g", StartAt::Latest));
+        assert_eq!(
+            options,
+            KafkaOptions::new(["b:1"], ["t"], "g", StartAt::Latest)
+        );
     }
 }

@@ -61,7 +61,10 @@ impl Close {
 
 impl Opened {
     fn plain(source: impl Source + 'static) -> Self {
-        Self { source: Arc::new(source), close: Close::Drop }
+        Self {
+            source: Arc::new(source),
+            close: Close::Drop,
+        }
     }
 }
 
@@ -90,12 +93,18 @@ pub(crate) async fn open(
                 Begin::First => semel_file::Start::First,
             };
             settings.message_bytes_max = message_bytes_max;
-            FileSource::open(settings, positions).await.map(Opened::plain)
+            FileSource::open(settings, positions)
+                .await
+                .map(Opened::plain)
         }
         config::Source::Stdin(_) => StdinSource::open(message_bytes_max).map(Opened::plain),
         config::Source::Queue(queue) => queue::open(loaded, queue).await?,
-        config::Source::Kafka(kafka) => kafka::open(loaded, kafka, message_bytes_max, positions).await?,
-        config::Source::Rabbitmq(rabbitmq) => rabbitmq::open(loaded, rabbitmq, message_bytes_max, positions).await?,
+        config::Source::Kafka(kafka) => {
+            kafka::open(loaded, kafka, message_bytes_max, positions).await?
+        }
+        config::Source::Rabbitmq(rabbitmq) => {
+            rabbitmq::open(loaded, rabbitmq, message_bytes_max, positions).await?
+        }
     };
     opened.map_err(|fault| Failure::fault(&format!("source `{name}`"), &fault))
 }
@@ -117,14 +126,19 @@ pub(crate) async fn sink(loaded: &Loaded, name: &str) -> Result<Arc<dyn Sink>, F
     let Some(source) = known.get(name) else {
         let hint = config::nearest(name, known.keys().map(String::as_str));
         let hint = hint.map_or(String::new(), |near| format!(", did you mean `{near}`?"));
-        return Err(Failure::usage(format!("the config has no source or sink `{name}`{hint}")));
+        return Err(Failure::usage(format!(
+            "the config has no source or sink `{name}`{hint}"
+        )));
     };
     let opened: Result<Arc<dyn Sink>, Fault> = match source {
         config::Source::Queue(queue) => queue::sink(loaded, queue).await?,
         config::Source::Kafka(kafka) => kafka::sink(loaded, kafka).await?,
         config::Source::Rabbitmq(rabbitmq) => rabbitmq::sink(loaded, rabbitmq).await?,
         config::Source::File(_) | config::Source::Stdin(_) => {
-            let message = format!("`sources.{name}` is of type `{}`, which cannot be published to; a queue can", source.kind());
+            let message = format!(
+                "`sources.{name}` is of type `{}`, which cannot be published to; a queue can",
+                source.kind()
+            );
             return Err(Failure::usage(message));
         }
     };
@@ -132,10 +146,17 @@ pub(crate) async fn sink(loaded: &Loaded, name: &str) -> Result<Arc<dyn Sink>, F
 }
 
 /// What is wrong with a source's settings, without a look at its broker.
-pub(crate) fn findings(loaded: &Loaded, name: &str, source: &config::Source, unit_deadline_ms: u64) -> Vec<Finding> {
+pub(crate) fn findings(
+    loaded: &Loaded,
+    name: &str,
+    source: &config::Source,
+    unit_deadline_ms: u64,
+) -> Vec<Finding> {
     match source {
         config::Source::Kafka(kafka) => kafka::findings(loaded, name, kafka, unit_deadline_ms),
-        config::Source::Rabbitmq(rabbitmq) => rabbitmq::findings(loaded, name, rabbitmq, unit_deadline_ms),
+        config::Source::Rabbitmq(rabbitmq) => {
+            rabbitmq::findings(loaded, name, rabbitmq, unit_deadline_ms)
+        }
         config::Source::File(_) | config::Source::Stdin(_) | config::Source::Queue(_) => Vec::new(),
     }
 }

@@ -17,14 +17,20 @@ enum AnyQueue {
     Postgres(PostgresQueue),
 }
 
-pub(super) async fn open(loaded: &Loaded, settings: &Queue) -> Result<Result<Opened, Fault>, Failure> {
+pub(super) async fn open(
+    loaded: &Loaded,
+    settings: &Queue,
+) -> Result<Result<Opened, Fault>, Failure> {
     Ok(queue(loaded, settings).await?.map(|queue| match queue {
         AnyQueue::Sqlite(queue) => Opened::plain(queue),
         AnyQueue::Postgres(queue) => Opened::plain(queue),
     }))
 }
 
-pub(super) async fn sink(loaded: &Loaded, settings: &Queue) -> Result<Result<Arc<dyn Sink>, Fault>, Failure> {
+pub(super) async fn sink(
+    loaded: &Loaded,
+    settings: &Queue,
+) -> Result<Result<Arc<dyn Sink>, Fault>, Failure> {
     Ok(queue(loaded, settings).await?.map(|queue| match queue {
         AnyQueue::Sqlite(queue) => Arc::new(queue) as Arc<dyn Sink>,
         AnyQueue::Postgres(queue) => Arc::new(queue),
@@ -47,7 +53,9 @@ async fn queue(loaded: &Loaded, settings: &Queue) -> Result<Result<AnyQueue, Fau
         }
         Dialect::Postgres => {
             let lease = semel_postgres::QueueOptions { visibility_ms };
-            PostgresQueue::open(place.postgres(ledger, Tables::Ready), &settings.name, lease).await.map(AnyQueue::Postgres)
+            PostgresQueue::open(place.postgres(ledger, Tables::Ready), &settings.name, lease)
+                .await
+                .map(AnyQueue::Postgres)
         }
     })
 }

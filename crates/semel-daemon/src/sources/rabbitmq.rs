@@ -11,7 +11,12 @@ use crate::check::{Code, Finding, Level};
 use crate::config::{Declare, Loaded, Rabbitmq};
 use crate::exit::Failure;
 
-fn options(loaded: &Loaded, settings: &Rabbitmq, url: String, message_bytes_max: usize) -> RabbitOptions {
+fn options(
+    loaded: &Loaded,
+    settings: &Rabbitmq,
+    url: String,
+    message_bytes_max: usize,
+) -> RabbitOptions {
     let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
     RabbitOptions {
         prefetch: settings.prefetch,
@@ -38,11 +43,14 @@ fn options(loaded: &Loaded, settings: &Rabbitmq, url: String, message_bytes_max:
 
 fn tls(loaded: &Loaded, settings: &Rabbitmq) -> semel_rabbitmq::Tls {
     let path = |file: &Option<String>| file.as_ref().map(|file| loaded.path(file));
-    settings.tls.as_ref().map_or_else(Default::default, |tls| semel_rabbitmq::Tls {
-        ca_file: path(&tls.ca_file),
-        cert_file: path(&tls.cert_file),
-        key_file: path(&tls.key_file),
-    })
+    settings
+        .tls
+        .as_ref()
+        .map_or_else(Default::default, |tls| semel_rabbitmq::Tls {
+            ca_file: path(&tls.ca_file),
+            cert_file: path(&tls.cert_file),
+            key_file: path(&tls.key_file),
+        })
 }
 
 fn url(loaded: &Loaded, settings: &Rabbitmq) -> Result<String, Failure> {
@@ -58,11 +66,17 @@ pub(super) async fn open(
     let options = options(loaded, settings, url(loaded, settings)?, message_bytes_max);
     Ok(RabbitSource::open(options).await.map(|source| {
         let source = Arc::new(source);
-        Opened { source: source.clone(), close: Close::Rabbitmq(source) }
+        Opened {
+            source: source.clone(),
+            close: Close::Rabbitmq(source),
+        }
     }))
 }
 
-pub(super) async fn sink(loaded: &Loaded, settings: &Rabbitmq) -> Result<Result<Arc<dyn Sink>, Fault>, Failure> {
+pub(super) async fn sink(
+    loaded: &Loaded,
+    settings: &Rabbitmq,
+) -> Result<Result<Arc<dyn Sink>, Fault>, Failure> {
     let options = RabbitSinkOptions {
         connect_timeout_ms: settings.connect_timeout_ms,
         heartbeat_s: settings.heartbeat_s,
@@ -70,11 +84,18 @@ pub(super) async fn sink(loaded: &Loaded, settings: &Rabbitmq) -> Result<Result<
         connection_name: settings.connection_name.clone(),
         ..RabbitSinkOptions::to_queue(url(loaded, settings)?, &settings.queue)
     };
-    Ok(RabbitSink::open(options).await.map(|sink| Arc::new(sink) as Arc<dyn Sink>))
+    Ok(RabbitSink::open(options)
+        .await
+        .map(|sink| Arc::new(sink) as Arc<dyn Sink>))
 }
 
 /// What `check` says. A URL that comes from a file or a command is not looked at.
-pub(super) fn findings(loaded: &Loaded, name: &str, settings: &Rabbitmq, unit_deadline_ms: u64) -> Vec<Finding> {
+pub(super) fn findings(
+    loaded: &Loaded,
+    name: &str,
+    settings: &Rabbitmq,
+    unit_deadline_ms: u64,
+) -> Vec<Finding> {
     let url = settings.url.text().unwrap_or("amqp://localhost").to_owned();
     let found = options(loaded, settings, url, 1).findings(unit_deadline_ms);
     let finding = |found: semel_rabbitmq::Finding| {
@@ -82,14 +103,24 @@ pub(super) fn findings(loaded: &Loaded, name: &str, settings: &Rabbitmq, unit_de
             semel_rabbitmq::Level::Error => Level::Error,
             semel_rabbitmq::Level::Warning => Level::Warning,
         };
-        Finding { level, ..loaded.finding(Code::ValueNotAllowed, &["sources", name, found.option], found.message) }
+        Finding {
+            level,
+            ..loaded.finding(
+                Code::ValueNotAllowed,
+                &["sources", name, found.option],
+                found.message,
+            )
+        }
     };
     found.into_iter().map(finding).collect()
 }
 
 pub(super) async fn try_to_reach(loaded: &Loaded, settings: &Rabbitmq) -> Result<(), String> {
     let url = url(loaded, settings).map_err(|failure| failure.lines.join("; "))?;
-    semel_rabbitmq::inspect(&options(loaded, settings, url, 1)).await.map(drop).map_err(|fault| fault.detail())
+    semel_rabbitmq::inspect(&options(loaded, settings, url, 1))
+        .await
+        .map(drop)
+        .map_err(|fault| fault.detail())
 }
 
 #[cfg(test)]

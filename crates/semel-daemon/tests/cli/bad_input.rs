@@ -22,32 +22,75 @@ fn a_bad_line_is_a_dead_letter_and_its_neighbours_go_on(place: Place) {
         "{\"op\":\"freeze\",\"id\":1.5e400,\"account\":\"none\"}",
         "null",
     ];
-    let lines: Vec<&str> = OPENING.iter().copied().chain(bad).chain([r#"{"op":"freeze","id":"f","account":"p1"}"#]).collect();
+    let lines: Vec<&str> = OPENING
+        .iter()
+        .copied()
+        .chain(bad)
+        .chain([r#"{"op":"freeze","id":"f","account":"p1"}"#])
+        .collect();
     place.write_lines("ops.jsonl", lines);
     let (lines, summary) = place.drained(&[]);
-    let codes: Vec<_> = lines[5..12].iter().map(|line| line["code"].as_str().unwrap_or_default()).collect();
-    assert_eq!(codes, ["malformed", "malformed", "malformed", "malformed", "malformed", "account_not_found", "malformed"]);
+    let codes: Vec<_> = lines[5..12]
+        .iter()
+        .map(|line| line["code"].as_str().unwrap_or_default())
+        .collect();
+    assert_eq!(
+        codes,
+        [
+            "malformed",
+            "malformed",
+            "malformed",
+            "malformed",
+            "malformed",
+            "account_not_found",
+            "malformed"
+        ]
+    );
     assert_eq!(lines[12]["outcome"], "applied");
     assert_eq!(summary["messages"], 13);
-    let sum: u64 = summary["outcomes"].as_object().unwrap().values().map(|count| count.as_u64().unwrap()).sum();
+    let sum: u64 = summary["outcomes"]
+        .as_object()
+        .unwrap()
+        .values()
+        .map(|count| count.as_u64().unwrap())
+        .sum();
     assert_eq!(sum, 13, "messages is the sum of outcomes");
 }
 
 fn lines_that_are_no_messages_are_counted_and_skipped(place: Place) {
     place.wallet("");
-    let text = format!("\u{feff}{}\r\n\n\n{}\n{}", OPENING[0], OPENING[1], OPENING[2]);
+    let text = format!(
+        "\u{feff}{}\r\n\n\n{}\n{}",
+        OPENING[0], OPENING[1], OPENING[2]
+    );
     place.write("ops.jsonl", text);
     let (lines, _) = place.drained(&[]);
-    let seen: Vec<_> = lines.iter().map(|line| (line["position"].clone(), line["outcome"].clone())).collect();
-    assert_eq!(seen, [(json!(1), json!("applied")), (json!(4), json!("applied")), (json!(5), json!("applied"))]);
+    let seen: Vec<_> = lines
+        .iter()
+        .map(|line| (line["position"].clone(), line["outcome"].clone()))
+        .collect();
+    assert_eq!(
+        seen,
+        [
+            (json!(1), json!("applied")),
+            (json!(4), json!("applied")),
+            (json!(5), json!("applied"))
+        ]
+    );
 }
 
 fn a_huge_line_is_dead_and_its_beginning_is_kept(place: Place) {
     place.wallet("message_bytes_max = 100000");
-    let huge = format!("{{\"op\":\"freeze\",\"id\":\"h\",\"x\":\"{}\"}}", "x".repeat(200_000));
+    let huge = format!(
+        "{{\"op\":\"freeze\",\"id\":\"h\",\"x\":\"{}\"}}",
+        "x".repeat(200_000)
+    );
     place.write_lines("ops.jsonl", [huge.as_str(), OPENING[0]]);
     let (lines, _) = place.drained(&[]);
-    assert_eq!((&lines[0]["outcome"], &lines[0]["code"]), (&json!("dead"), &json!("too_large")));
+    assert_eq!(
+        (&lines[0]["outcome"], &lines[0]["code"]),
+        (&json!("dead"), &json!("too_large"))
+    );
     assert_eq!(lines[1]["outcome"], "applied");
     let letter = place.json(&["dead", "list"]).ok().object();
     assert_eq!(letter["payload"].as_str().unwrap().len(), 64 * 1024);
@@ -59,7 +102,10 @@ fn payloads_that_are_no_text_are_shown_in_base64(place: Place) {
     place.write("ops.jsonl", b"\xff\xfe\n");
     place.drained(&[]);
     let letter = place.json(&["dead", "list"]).ok().object();
-    assert_eq!((&letter["payload"], &letter["payload_encoding"]), (&json!("//4="), &json!("base64")));
+    assert_eq!(
+        (&letter["payload"], &letter["payload_encoding"]),
+        (&json!("//4="), &json!("base64"))
+    );
 }
 
 #[test]
@@ -71,7 +117,12 @@ fn a_missing_file_stops_the_run_before_anything_is_consumed() {
     assert!(ran.err.contains("ops.jsonl"), "{}", ran.err);
     let check = place.json(&["check", "--connect"]);
     assert_eq!(check.code, 1);
-    let codes: Vec<_> = check.object()["findings"].as_array().unwrap().iter().map(|f| f["code"].clone()).collect();
+    let codes: Vec<_> = check.object()["findings"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|f| f["code"].clone())
+        .collect();
     assert!(codes.contains(&json!("SEMEL-0503")), "{codes:?}");
 }
 
@@ -84,7 +135,14 @@ fn a_file_that_shrank_or_changed_stops_the_run_with_exit_code_4() {
     place.write_lines("ops.jsonl", &OPENING[..2]);
     let ran = place.semel(&["run", "--until-idle"]);
     assert_eq!(ran.code, 4, "{ran:?}");
-    assert!(ran.err.contains("shrank") && ran.err.contains("--from-start"), "{}", ran.err);
+    assert!(
+        ran.err.contains("shrank") && ran.err.contains("--from-start"),
+        "{}",
+        ran.err
+    );
     let (lines, _) = place.drained(&["--from-start"]);
-    assert!(lines.iter().all(|line| line["outcome"] == "duplicate"), "{lines:?}");
+    assert!(
+        lines.iter().all(|line| line["outcome"] == "duplicate"),
+        "{lines:?}"
+    );
 }

@@ -51,12 +51,19 @@ pub(crate) struct Ran {
 impl Ran {
     fn of(output: Output) -> Self {
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("the program prints UTF-8");
-        Self { code: output.status.code().expect("the program was not killed"), out: text(output.stdout), err: text(output.stderr) }
+        Self {
+            code: output.status.code().expect("the program was not killed"),
+            out: text(output.stdout),
+            err: text(output.stderr),
+        }
     }
 
     /// Every line of its output, which is JSON.
     pub(crate) fn lines(&self) -> Vec<Value> {
-        self.out.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"))).collect()
+        self.out
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}")))
+            .collect()
     }
 
     /// Its one line of output.
@@ -76,7 +83,8 @@ impl Ran {
 
 /// The server's URL; a test of PostgreSQL without PostgreSQL fails.
 pub(crate) fn postgres_url() -> String {
-    std::env::var("SEMEL_TEST_POSTGRES_URL").expect("SEMEL_TEST_POSTGRES_URL is not set: run scripts/test")
+    std::env::var("SEMEL_TEST_POSTGRES_URL")
+        .expect("SEMEL_TEST_POSTGRES_URL is not set: run scripts/test")
 }
 
 impl Place {
@@ -84,9 +92,16 @@ impl Place {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let schema = (backend == Backend::Postgres).then(|| {
             postgres_url();
-            format!("cli_{}_{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed))
+            format!(
+                "cli_{}_{}",
+                std::process::id(),
+                NUMBER.fetch_add(1, Ordering::Relaxed)
+            )
         });
-        Self { folder: tempfile::tempdir().unwrap(), schema }
+        Self {
+            folder: tempfile::tempdir().unwrap(),
+            schema,
+        }
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -109,8 +124,15 @@ impl Place {
     }
 
     /// Writes a file of lines.
-    pub(crate) fn write_lines<L: AsRef<str>>(&self, name: &str, lines: impl IntoIterator<Item = L>) {
-        let text: String = lines.into_iter().map(|line| format!("{}\n", line.as_ref())).collect();
+    pub(crate) fn write_lines<L: AsRef<str>>(
+        &self,
+        name: &str,
+        lines: impl IntoIterator<Item = L>,
+    ) {
+        let text: String = lines
+            .into_iter()
+            .map(|line| format!("{}\n", line.as_ref()))
+            .collect();
         self.write(name, text);
     }
 
@@ -118,7 +140,10 @@ impl Place {
     pub(crate) fn ledger(&self) -> String {
         match &self.schema {
             None => "[ledger]\nurl = \"sqlite:semel.db\"\n".to_owned(),
-            Some(schema) => format!("[ledger]\nurl = \"{}\"\nschema = \"{schema}\"\n", postgres_url()),
+            Some(schema) => format!(
+                "[ledger]\nurl = \"{}\"\nschema = \"{schema}\"\n",
+                postgres_url()
+            ),
         }
     }
 
@@ -138,7 +163,10 @@ impl Place {
 
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_semel"));
-        command.args(args).current_dir(self.path()).env_remove("SEMEL_LOG");
+        command
+            .args(args)
+            .current_dir(self.path())
+            .env_remove("SEMEL_LOG");
         command
     }
 
@@ -155,15 +183,27 @@ impl Place {
     /// Runs it with this standard input.
     pub(crate) fn fed(&self, args: &[&str], input: &str) -> Ran {
         let mut command = self.command(args);
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        child
+            .stdin
+            .take()
+            .unwrap()
+            .write_all(input.as_bytes())
+            .unwrap();
         Ran::of(child.wait_with_output().unwrap())
     }
 
     /// Runs the consumers until idle: the outcome lines and the summary of the first consumer.
     #[track_caller]
     pub(crate) fn drained(&self, more: &[&str]) -> (Vec<Value>, Value) {
-        let ran = self.json(&[&["run", "--until-idle", "--outcomes", "-"], more].concat()).ok();
+        let ran = self
+            .json(&[&["run", "--until-idle", "--outcomes", "-"], more].concat())
+            .ok();
         let mut lines = ran.lines();
         let summary = lines.pop().unwrap();
         (lines, summary["consumers"][0].clone())
@@ -173,12 +213,17 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         let Some(schema) = &self.schema else { return };
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
         let sql = format!("DROP SCHEMA IF EXISTS {schema} CASCADE");
         // A schema that is left behind is litter and no failure of the test.
         let _ = runtime.block_on(async {
             let mut connection = PgConnection::connect(&postgres_url()).await?;
-            sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut connection).await?;
+            sqlx::raw_sql(AssertSqlSafe(sql))
+                .execute(&mut connection)
+                .await?;
             connection.close().await
         });
     }

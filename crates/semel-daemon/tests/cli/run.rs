@@ -17,20 +17,42 @@ on_both!(
 
 fn two_processes_at_once_apply_each_operation_once(place: Place) {
     place.wallet("");
-    let transfer = |i: u32| format!(r#"{{"op":"transfer","id":"t{i}","debit":"bank","credit":"p1","asset":"EUR","amount":"1"}}"#);
-    place.write_lines("ops.jsonl", OPENING.iter().map(|line| (*line).to_owned()).chain((0..500).map(transfer)));
-    let start = || place.command(&["run", "--until-idle", "--json"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let transfer = |i: u32| {
+        format!(
+            r#"{{"op":"transfer","id":"t{i}","debit":"bank","credit":"p1","asset":"EUR","amount":"1"}}"#
+        )
+    };
+    place.write_lines(
+        "ops.jsonl",
+        OPENING
+            .iter()
+            .map(|line| (*line).to_owned())
+            .chain((0..500).map(transfer)),
+    );
+    let start = || {
+        place
+            .command(&["run", "--until-idle", "--json"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap()
+    };
     let outputs = [start(), start()].map(|child: Child| child.wait_with_output().unwrap());
     let applied: u64 = outputs
         .iter()
         .map(|output| {
             assert!(output.status.success(), "{output:?}");
             let summary: Value = serde_json::from_slice(&output.stdout).unwrap();
-            summary["consumers"][0]["outcomes"]["applied"].as_u64().unwrap()
+            summary["consumers"][0]["outcomes"]["applied"]
+                .as_u64()
+                .unwrap()
         })
         .sum();
     assert_eq!(applied, 505, "each operation is applied by one of them");
-    assert_eq!(place.json(&["balance", "p1"]).ok().object()["posted"], "1500");
+    assert_eq!(
+        place.json(&["balance", "p1"]).ok().object()["posted"],
+        "1500"
+    );
     assert_eq!(place.json(&["audit"]).ok().object()["ok"], true);
 }
 
@@ -42,10 +64,17 @@ fn two_consumers_of_one_config_run_at_once(place: Place) {
          [consumers.b]\nsources = [\"more\"]\nhandler = \"wallet\"\n[consumers.b.wallet]\nassets = { EUR = 2 }\n",
     );
     place.write_lines("ops.jsonl", OPENING);
-    place.write_lines("more.jsonl", [r#"{"op":"open_account","id":"x","account":"x","asset":"EUR"}"#]);
+    place.write_lines(
+        "more.jsonl",
+        [r#"{"op":"open_account","id":"x","account":"x","asset":"EUR"}"#],
+    );
     let report = place.json(&["run", "--until-idle"]).ok().object();
-    let counts: Vec<(Value, Value)> =
-        report["consumers"].as_array().unwrap().iter().map(|c| (c["name"].clone(), c["messages"].clone())).collect();
+    let counts: Vec<(Value, Value)> = report["consumers"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|c| (c["name"].clone(), c["messages"].clone()))
+        .collect();
     assert_eq!(counts, [(json!("a"), json!(5)), (json!("b"), json!(1))]);
     let shown = place.json(&["show", "x"]).ok().object();
     assert_eq!(shown["consumer"], "b");
@@ -56,17 +85,33 @@ fn a_queue_carries_what_was_published_to_it(place: Place) {
         "[sources.inbox]\ntype = \"queue\"\nname = \"inbox\"\n\
          [consumers.wallet]\nsources = [\"inbox\"]\nhandler = \"wallet\"\n[consumers.wallet.wallet]\nassets = { EUR = 2 }\n",
     );
-    place.write_lines("ops.jsonl", OPENING.into_iter().chain(["no json", "", OPENING[0]]));
+    place.write_lines(
+        "ops.jsonl",
+        OPENING.into_iter().chain(["no json", "", OPENING[0]]),
+    );
     let ran = place.json(&["publish", "inbox", "ops.jsonl"]).ok();
     assert_eq!(ran.out, "{\"published\":7}\n");
-    assert!(ran.err.contains("1 of the messages have no usable key"), "{}", ran.err);
+    assert!(
+        ran.err.contains("1 of the messages have no usable key"),
+        "{}",
+        ran.err
+    );
     let (lines, summary) = place.drained(&[]);
-    assert_eq!(summary["outcomes"], json!({ "applied": 5, "ignored": 0, "refused": 0, "duplicate": 1, "parked": 0, "dead": 1 }));
+    assert_eq!(
+        summary["outcomes"],
+        json!({ "applied": 5, "ignored": 0, "refused": 0, "duplicate": 1, "parked": 0, "dead": 1 })
+    );
     assert_eq!(lines[0]["partition"], "inbox");
-    assert!(lines.iter().all(|line| line["position"].is_u64()), "{lines:?}");
+    assert!(
+        lines.iter().all(|line| line["position"].is_u64()),
+        "{lines:?}"
+    );
     let (lines, _) = place.drained(&[]);
     assert!(lines.is_empty(), "what was acked is gone");
-    let fed = place.fed(&["publish", "inbox", "-", "--json"], &format!("{}\n", OPENING[1]));
+    let fed = place.fed(
+        &["publish", "inbox", "-", "--json"],
+        &format!("{}\n", OPENING[1]),
+    );
     assert_eq!(fed.ok().out, "{\"published\":1}\n");
     let ran = place.semel(&["publish", "inbex", "ops.jsonl"]);
     assert_eq!(ran.code, 2);
@@ -80,7 +125,11 @@ fn a_changed_key_rule_stops_until_it_is_accepted(place: Place) {
     place.wallet("key = \"lower(/id)\"");
     let ran = place.semel(&["run", "--until-idle"]);
     assert_eq!(ran.code, 4, "{ran:?}");
-    assert!(ran.err.contains("semel migrate --accept-key-change"), "{}", ran.err);
+    assert!(
+        ran.err.contains("semel migrate --accept-key-change"),
+        "{}",
+        ran.err
+    );
     place.semel(&["migrate", "--accept-key-change"]).ok();
     place.drained(&[]);
 }
@@ -88,11 +137,27 @@ fn a_changed_key_rule_stops_until_it_is_accepted(place: Place) {
 fn fail_on_makes_outcomes_an_exit_code(place: Place) {
     place.wallet("");
     place.write_lines("ops.jsonl", OPENING.into_iter().chain(["broken"]));
-    assert_eq!(place.semel(&["run", "--until-idle", "--fail-on", "clash"]).code, 0);
+    assert_eq!(
+        place
+            .semel(&["run", "--until-idle", "--fail-on", "clash"])
+            .code,
+        0
+    );
     let clash = OPENING[4].replace("1000", "1");
     place.write_lines("ops.jsonl", OPENING.into_iter().chain(["broken", &clash]));
-    assert_eq!(place.semel(&["run", "--until-idle", "--fail-on", "dead,clash"]).code, 1);
-    assert_eq!(place.semel(&["run", "--until-idle", "--fail-on", "dead"]).code, 0, "nothing new ended so");
+    assert_eq!(
+        place
+            .semel(&["run", "--until-idle", "--fail-on", "dead,clash"])
+            .code,
+        1
+    );
+    assert_eq!(
+        place
+            .semel(&["run", "--until-idle", "--fail-on", "dead"])
+            .code,
+        0,
+        "nothing new ended so"
+    );
 }
 
 #[test]
@@ -103,10 +168,18 @@ fn standard_input_is_a_source() {
          [consumers.wallet]\nsources = [\"pipe\"]\nhandler = \"wallet\"\n[consumers.wallet.wallet]\nassets = { EUR = 2 }\n",
     );
     let input: String = OPENING.iter().map(|line| format!("{line}\n")).collect();
-    let ran = place.fed(&["run", "--json", "--outcomes", "-"], &input).ok();
+    let ran = place
+        .fed(&["run", "--json", "--outcomes", "-"], &input)
+        .ok();
     let lines = ran.lines();
-    assert_eq!((&lines[4]["partition"], &lines[4]["position"]), (&json!("stdin"), &json!(5)));
-    assert_eq!(lines[5]["consumers"][0]["outcomes"]["applied"], 5, "without --until-idle, the end of the input is the end");
+    assert_eq!(
+        (&lines[4]["partition"], &lines[4]["position"]),
+        (&json!("stdin"), &json!(5))
+    );
+    assert_eq!(
+        lines[5]["consumers"][0]["outcomes"]["applied"], 5,
+        "without --until-idle, the end of the input is the end"
+    );
 }
 
 #[test]
@@ -116,7 +189,10 @@ fn csv_records_are_messages_too() {
         "[sources.ops]\ntype = \"file\"\npaths = [\"ops.csv\"]\n\
          [consumers.wallet]\nsources = [\"ops\"]\nhandler = \"wallet\"\n[consumers.wallet.wallet]\nassets = { EUR = 2 }\n",
     );
-    place.write("ops.csv", "op,id,account,asset\nopen_account,a,p1,EUR\nopen_account,b,p2,EUR\n");
+    place.write(
+        "ops.csv",
+        "op,id,account,asset\nopen_account,a,p1,EUR\nopen_account,b,p2,EUR\n",
+    );
     let (lines, _) = place.drained(&[]);
     let outcomes: Vec<&Value> = lines.iter().map(|line| &line["outcome"]).collect();
     assert_eq!(outcomes, [&json!("applied"), &json!("applied")]);
@@ -130,8 +206,12 @@ fn waiting(place: &Place) -> (Child, BufReader<std::process::ChildStdout>) {
     );
     place.write_lines("ops.jsonl", [OPENING[0]]);
     place.semel(&["publish", "inbox", "ops.jsonl"]).ok();
-    let mut child =
-        place.command(&["run", "--json", "--outcomes", "-"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut child = place
+        .command(&["run", "--json", "--outcomes", "-"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
     let mut out = BufReader::new(child.stdout.take().unwrap());
     // The first outcome is the sign that it runs.
     out.read_line(&mut String::new()).unwrap();
@@ -139,7 +219,10 @@ fn waiting(place: &Place) -> (Child, BufReader<std::process::ChildStdout>) {
 }
 
 fn signal(child: &Child, name: &str) {
-    let status = std::process::Command::new("kill").args(["-s", name, &child.id().to_string()]).status().unwrap();
+    let status = std::process::Command::new("kill")
+        .args(["-s", name, &child.id().to_string()])
+        .status()
+        .unwrap();
     assert!(status.success());
 }
 
@@ -153,7 +236,10 @@ fn sigint_and_sigterm_drain_and_tell_which_it_was() {
         out.read_line(&mut summary).unwrap();
         assert_eq!(child.wait().unwrap().code(), Some(code));
         let summary: Value = serde_json::from_str(&summary).unwrap();
-        assert_eq!(summary["consumers"][0]["messages"], 1, "a drained run sums up");
+        assert_eq!(
+            summary["consumers"][0]["messages"], 1,
+            "a drained run sums up"
+        );
     }
 }
 
@@ -161,9 +247,15 @@ fn sigint_and_sigterm_drain_and_tell_which_it_was() {
 fn a_reader_that_has_had_enough_is_no_panic_and_does_not_stop_the_work() {
     let place = Place::new(Backend::Sqlite);
     place.wallet("");
-    let open = |i: u32| format!(r#"{{"op":"open_account","id":"o{i}","account":"a{i}","asset":"EUR"}}"#);
+    let open =
+        |i: u32| format!(r#"{{"op":"open_account","id":"o{i}","account":"a{i}","asset":"EUR"}}"#);
     place.write_lines("ops.jsonl", (0..3_000).map(open));
-    let mut child = place.command(&["run", "--until-idle", "--outcomes", "-"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut child = place
+        .command(&["run", "--until-idle", "--outcomes", "-"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
     drop(child.stdout.take());
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{output:?}");
@@ -180,7 +272,10 @@ fn a_database_that_is_away_is_exit_code_3() {
         assert_eq!(place.semel(command).code, 3, "{command:?}");
     }
     let check = place.json(&["check", "--connect"]);
-    assert_eq!((check.code, &check.object()["findings"][0]["code"]), (1, &json!("SEMEL-0501")));
+    assert_eq!(
+        (check.code, &check.object()["findings"][0]["code"]),
+        (1, &json!("SEMEL-0501"))
+    );
 }
 
 #[test]
@@ -189,7 +284,10 @@ fn a_schema_newer_than_the_program_is_exit_code_4() {
     place.wallet("");
     place.write("ops.jsonl", "");
     place.semel(&["migrate"]).ok();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     runtime.block_on(async {
         use sqlx::{Connection, SqliteConnection};
         let url = format!("sqlite:{}", place.path().join("semel.db").display());
@@ -206,7 +304,8 @@ fn a_schema_newer_than_the_program_is_exit_code_4() {
 
 #[test]
 fn rabbitmq_carries_what_was_published_to_it() {
-    let url = std::env::var("SEMEL_TEST_RABBITMQ_URL").expect("SEMEL_TEST_RABBITMQ_URL is not set: run scripts/test");
+    let url = std::env::var("SEMEL_TEST_RABBITMQ_URL")
+        .expect("SEMEL_TEST_RABBITMQ_URL is not set: run scripts/test");
     let place = Place::new(Backend::Sqlite);
     place.config(&format!(
         "[sources.bets]\ntype = \"rabbitmq\"\nurl = \"{url}\"\nqueue = \"semel-cli-{}\"\ndeclare = \"classic\"\nidle_ms = 500\n\
@@ -215,10 +314,23 @@ fn rabbitmq_carries_what_was_published_to_it() {
     ));
     place.write_lines("ops.jsonl", OPENING.into_iter().chain([OPENING[0]]));
     place.drained(&[]);
-    assert_eq!(place.json(&["publish", "bets", "ops.jsonl"]).ok().object(), json!({ "published": 6 }));
+    assert_eq!(
+        place.json(&["publish", "bets", "ops.jsonl"]).ok().object(),
+        json!({ "published": 6 })
+    );
     let (lines, summary) = place.drained(&[]);
-    assert_eq!((&summary["outcomes"]["applied"], &summary["outcomes"]["duplicate"]), (&json!(5), &json!(1)));
-    assert_eq!(lines[0]["position"], Value::Null, "RabbitMQ has no positions");
+    assert_eq!(
+        (
+            &summary["outcomes"]["applied"],
+            &summary["outcomes"]["duplicate"]
+        ),
+        (&json!(5), &json!(1))
+    );
+    assert_eq!(
+        lines[0]["position"],
+        Value::Null,
+        "RabbitMQ has no positions"
+    );
     let (lines, _) = place.drained(&[]);
     assert!(lines.is_empty(), "what was acked is gone");
 }
@@ -238,6 +350,9 @@ fn a_broker_that_is_away_is_exit_code_3() {
         assert_eq!((ran.code, ran.out.as_str()), (3, ""), "{ran:?}");
         assert!(ran.err.contains("source `away`"), "{}", ran.err);
         let check = place.json(&["check", "--connect"]);
-        assert_eq!((check.code, &check.object()["findings"][0]["code"]), (1, &json!("SEMEL-0503")));
+        assert_eq!(
+            (check.code, &check.object()["findings"][0]["code"]),
+            (1, &json!("SEMEL-0503"))
+        );
     }
 }

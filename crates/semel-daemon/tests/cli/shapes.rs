@@ -32,13 +32,24 @@ fn furnish(place: &Place) {
 
 fn every_output_fits_its_schema(place: Place) {
     furnish(&place);
-    assert_fits("migrate", &place.json(&["migrate", "--dry-run"]).ok().object());
+    assert_fits(
+        "migrate",
+        &place.json(&["migrate", "--dry-run"]).ok().object(),
+    );
     assert_fits("migrate", &place.json(&["migrate"]).ok().object());
-    let ran = place.json(&["run", "--until-idle", "--outcomes", "out.jsonl"]).ok();
+    let ran = place
+        .json(&["run", "--until-idle", "--outcomes", "out.jsonl"])
+        .ok();
     assert_fits("run", &ran.object());
-    let outcomes: Vec<Value> = place.read("out.jsonl").lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let outcomes: Vec<Value> = place
+        .read("out.jsonl")
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
     assert_eq!(outcomes.len(), 14);
-    outcomes.iter().for_each(|line| assert_fits("outcome", line));
+    outcomes
+        .iter()
+        .for_each(|line| assert_fits("outcome", line));
     assert_fits("check", &place.json(&["check"]).ok().object());
     for id in ["fund-p1", "early", "t1", "b1", "u1"] {
         assert_fits("show", &place.json(&["show", id]).ok().object());
@@ -47,46 +58,104 @@ fn every_output_fits_its_schema(place: Place) {
     assert_eq!(letters.len(), 2);
     for letter in &letters {
         assert_fits("dead", letter);
-        let shown = place.json(&["dead", "show", letter["letter"].as_str().unwrap()]).ok().object();
+        let shown = place
+            .json(&["dead", "show", letter["letter"].as_str().unwrap()])
+            .ok()
+            .object();
         assert_eq!(shown, *letter);
     }
     let parked = place.json(&["parked", "list"]).ok().object();
     assert_fits("parked", &parked);
-    assert_eq!((&parked["id"], &parked["awaiting"]), (&json!("early"), &json!("round")));
+    assert_eq!(
+        (&parked["id"], &parked["awaiting"]),
+        (&json!("early"), &json!("round"))
+    );
     assert_fits("balance", &place.json(&["balance", "p1"]).ok().object());
     let lines = place.json(&["statement", "p1"]).ok().lines();
     assert_eq!(lines.len(), 3);
     lines.iter().for_each(|line| assert_fits("statement", line));
     assert_fits("round", &place.json(&["round", "r1"]).ok().object());
     assert_fits("audit", &place.json(&["audit"]).ok().object());
-    assert_fits("key", &place.json(&["key", "--consumer", "wallet", "b1"]).ok().object());
+    assert_fits(
+        "key",
+        &place
+            .json(&["key", "--consumer", "wallet", "b1"])
+            .ok()
+            .object(),
+    );
     the_facts_are_right(&place, &outcomes);
 }
 
 fn the_facts_are_right(place: &Place, outcomes: &[Value]) {
     let duplicate = &outcomes[9];
-    assert_eq!((&duplicate["outcome"], &duplicate["first"]), (&json!("duplicate"), &json!({ "outcome": "applied", "code": null })));
+    assert_eq!(
+        (&duplicate["outcome"], &duplicate["first"]),
+        (
+            &json!("duplicate"),
+            &json!({ "outcome": "applied", "code": null })
+        )
+    );
     let shown = place.json(&["show", "fund-p1"]).ok().object();
-    assert_eq!((&shown["outcome"], &shown["dead"][0]["code"]), (&json!("applied"), &json!("key_reused")));
+    assert_eq!(
+        (&shown["outcome"], &shown["dead"][0]["code"]),
+        (&json!("applied"), &json!("key_reused"))
+    );
     assert_eq!(shown["dead"][0]["field"], "amount");
     let reply = &shown["reply"];
-    assert_eq!((&reply["account"], &reply["balance"]), (&json!("bank"), &json!("-1000")), "derived from the wallet's rows");
-    let kinds: Vec<&Value> = shown["sightings"].as_array().unwrap().iter().map(|sighting| &sighting["kind"]).collect();
-    assert!(kinds.contains(&&json!("duplicate")) && kinds.contains(&&json!("clash")), "{kinds:?}");
+    assert_eq!(
+        (&reply["account"], &reply["balance"]),
+        (&json!("bank"), &json!("-1000")),
+        "derived from the wallet's rows"
+    );
+    let kinds: Vec<&Value> = shown["sightings"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|sighting| &sighting["kind"])
+        .collect();
+    assert!(
+        kinds.contains(&&json!("duplicate")) && kinds.contains(&&json!("clash")),
+        "{kinds:?}"
+    );
     let early = place.json(&["show", "early"]).ok().object();
-    assert_eq!((&early["outcome"], &early["awaiting"], &early["code"]), (&json!("parked"), &json!("round"), &json!(null)));
+    assert_eq!(
+        (&early["outcome"], &early["awaiting"], &early["code"]),
+        (&json!("parked"), &json!("round"), &json!(null))
+    );
     assert_eq!(early["parked"]["id"], "early");
     let refused = place.json(&["show", "t1"]).ok().object();
-    assert_eq!((&refused["outcome"], &refused["code"]), (&json!("refused"), &json!("insufficient_funds")));
+    assert_eq!(
+        (&refused["outcome"], &refused["code"]),
+        (&json!("refused"), &json!("insufficient_funds"))
+    );
     assert_eq!(refused["reply"]["code"], "insufficient_funds");
     let balance = place.json(&["balance", "p1"]).ok().object();
-    assert_eq!((&balance["posted"], &balance["pending"], &balance["available"]), (&json!("950"), &json!("10"), &json!("940")));
+    assert_eq!(
+        (
+            &balance["posted"],
+            &balance["pending"],
+            &balance["available"]
+        ),
+        (&json!("950"), &json!("10"), &json!("940"))
+    );
     // A key in any spelling is the id's.
-    let key = place.json(&["key", "b1"]).ok().object()["key"].as_str().unwrap().to_owned();
-    let shown = place.json(&["show", &format!("{{{}}}", key.to_uppercase())]).ok().object();
+    let key = place.json(&["key", "b1"]).ok().object()["key"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let shown = place
+        .json(&["show", &format!("{{{}}}", key.to_uppercase())])
+        .ok()
+        .object();
     assert_eq!(shown["key"], json!(key));
-    let round = place.json(&["round", "r1", "--account", "p1"]).ok().object();
-    assert_eq!((&round["staked"], &round["paid"], &round["game"]), (&json!("100"), &json!("50"), &json!("dice")));
+    let round = place
+        .json(&["round", "r1", "--account", "p1"])
+        .ok()
+        .object();
+    assert_eq!(
+        (&round["staked"], &round["paid"], &round["game"]),
+        (&json!("100"), &json!("50"), &json!("dice"))
+    );
 }
 
 fn what_is_not_found_is_exit_code_1(place: Place) {
@@ -98,7 +167,10 @@ fn what_is_not_found_is_exit_code_1(place: Place) {
         (&["balance", "nobody"], "there is no account `nobody`"),
         (&["statement", "nobody"], "there is no account `nobody`"),
         (&["round", "nobody"], "there is no round `nobody`"),
-        (&["round", "r1", "--account", "p2"], "there is no round `r1` of `p2`"),
+        (
+            &["round", "r1", "--account", "p2"],
+            "there is no round `r1` of `p2`",
+        ),
         (&["dead", "show", letter], "there is no dead letter"),
     ] {
         let ran = place.json(args);
@@ -113,16 +185,40 @@ fn what_is_not_found_is_exit_code_1(place: Place) {
 fn words_say_the_same_as_json(place: Place) {
     furnish(&place);
     let ran = place.semel(&["run", "--until-idle"]).ok();
-    assert!(ran.out.starts_with("wallet: 14 messages in "), "{}", ran.out);
-    assert!(ran.out.contains("8 applied, 1 ignored, 1 refused, 1 duplicate, 1 parked, 2 dead"), "{}", ran.out);
+    assert!(
+        ran.out.starts_with("wallet: 14 messages in "),
+        "{}",
+        ran.out
+    );
+    assert!(
+        ran.out
+            .contains("8 applied, 1 ignored, 1 refused, 1 duplicate, 1 parked, 2 dead"),
+        "{}",
+        ran.out
+    );
     let said = |args: &[&str]| place.semel(args).ok().out;
-    assert!(said(&["balance", "p1"]).starts_with("p1: 950 EUR in minor units, 10 held, 940 available"));
-    assert!(said(&["statement", "p1"]).contains("transfer  fund-p1  credit     1000    1000"), "{}", said(&["statement", "p1"]));
-    assert!(said(&["round", "r1"]).starts_with("r1 of p1: open, staked 100, paid 50, game dice\n  bet b1: 100, won\n"), "{}", said(&["round", "r1"]));
+    assert!(
+        said(&["balance", "p1"]).starts_with("p1: 950 EUR in minor units, 10 held, 940 available")
+    );
+    assert!(
+        said(&["statement", "p1"]).contains("transfer  fund-p1  credit     1000    1000"),
+        "{}",
+        said(&["statement", "p1"])
+    );
+    assert!(
+        said(&["round", "r1"])
+            .starts_with("r1 of p1: open, staked 100, paid 50, game dice\n  bet b1: 100, won\n"),
+        "{}",
+        said(&["round", "r1"])
+    );
     assert!(said(&["dead", "list"]).lines().count() == 3);
     assert!(said(&["parked", "list"]).contains("early"));
     assert!(said(&["show", "t1"]).contains("refused: insufficient_funds"));
-    assert!(said(&["audit"]).lines().all(|line| line.starts_with("ok ")), "{}", said(&["audit"]));
+    assert!(
+        said(&["audit"]).lines().all(|line| line.starts_with("ok ")),
+        "{}",
+        said(&["audit"])
+    );
 }
 
 fn an_id_is_found_where_its_key_cannot_be_computed_from_it(place: Place) {
@@ -138,23 +234,57 @@ fn an_id_is_found_where_its_key_cannot_be_computed_from_it(place: Place) {
     );
     let (lines, _) = place.drained(&[]);
     for (line, outcome) in lines[2..].iter().zip(["parked", "dead"]) {
-        let shown = place.json(&["show", line["id"].as_str().unwrap()]).ok().object();
-        assert_eq!((&shown["key"], &shown["outcome"]), (&line["key"], &json!(outcome)));
+        let shown = place
+            .json(&["show", line["id"].as_str().unwrap()])
+            .ok()
+            .object();
+        assert_eq!(
+            (&shown["key"], &shown["outcome"]),
+            (&line["key"], &json!(outcome))
+        );
     }
-    let key = place.json(&["key", "--consumer", "wallet", "early", "--time", "2026-01-31T00:00:00Z"]).ok().object();
+    let key = place
+        .json(&[
+            "key",
+            "--consumer",
+            "wallet",
+            "early",
+            "--time",
+            "2026-01-31T00:00:00Z",
+        ])
+        .ok()
+        .object();
     assert_eq!(key["key"], lines[2]["key"]);
     let unknown = place.semel(&["show", "open"]);
     assert_eq!(unknown.code, 1);
-    assert!(unknown.err.contains("semel key --consumer wallet"), "{}", unknown.err);
+    assert!(
+        unknown.err.contains("semel key --consumer wallet"),
+        "{}",
+        unknown.err
+    );
 }
 
 fn a_statement_is_of_a_time(place: Place) {
     furnish(&place);
     place.drained(&[]);
-    let count = |args: &[&str]| place.json(&[&["statement", "p1"], args].concat()).ok().lines().len();
+    let count = |args: &[&str]| {
+        place
+            .json(&[&["statement", "p1"], args].concat())
+            .ok()
+            .lines()
+            .len()
+    };
     assert_eq!(count(&["--from", "2000-01-01T00:00:00Z"]), 3);
     assert_eq!(count(&["--to", "2000-01-01T00:00:00Z"]), 0);
-    let first = place.json(&["statement", "p1"]).ok().lines()[0]["at"].as_str().unwrap().to_owned();
+    let first = place.json(&["statement", "p1"]).ok().lines()[0]["at"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     assert_eq!(count(&["--to", &first]), 0, "the end is not part of it");
-    assert_eq!(place.semel(&["statement", "p1", "--from", "yesterday"]).code, 2);
+    assert_eq!(
+        place
+            .semel(&["statement", "p1", "--from", "yesterday"])
+            .code,
+        2
+    );
 }

@@ -49,7 +49,11 @@ enum Found {
 
 impl Intake {
     /// Cancel-safe: what a lease task took stays in `under_way` until a call hands it out.
-    pub(super) async fn receive(&mut self, inner: &Arc<Inner>, limit: Limit) -> Result<Received, Fault> {
+    pub(super) async fn receive(
+        &mut self,
+        inner: &Arc<Inner>,
+        limit: Limit,
+    ) -> Result<Received, Fault> {
         let mut pause = POLL_MIN;
         loop {
             let rung = inner.store.shared.bell.notified();
@@ -82,12 +86,15 @@ impl Intake {
             Some(task) => task,
             none => {
                 let (inner, link) = (inner.clone(), self.link.take());
-                none.insert(tokio::spawn(async move { lease(&inner, link, limit).await }))
+                none.insert(tokio::spawn(
+                    async move { lease(&inner, link, limit).await },
+                ))
             }
         };
         let ended = task.await;
         self.under_way = None;
-        let taken = ended.map_err(|error| Fault::down(format!("a queue's lease task ended: {error}")))?;
+        let taken =
+            ended.map_err(|error| Fault::down(format!("a queue's lease task ended: {error}")))?;
         self.link = taken.link;
         taken.found
     }
@@ -98,12 +105,23 @@ async fn lease(inner: &Inner, link: Option<Link>, limit: Limit) -> Taken {
         Some(link) => link,
         None => match inner.store.connect(Sync::Lazy).await {
             Ok(link) => link,
-            Err(fault) => return Taken { link: None, found: Err(fault) },
+            Err(fault) => {
+                return Taken {
+                    link: None,
+                    found: Err(fault),
+                };
+            }
         },
     };
     match look(inner, &mut link, limit).await {
-        Ok(found) => Taken { link: Some(link), found: Ok(found) },
-        Err(fault) => Taken { link: None, found: Err(fault) },
+        Ok(found) => Taken {
+            link: Some(link),
+            found: Ok(found),
+        },
+        Err(fault) => Taken {
+            link: None,
+            found: Err(fault),
+        },
     }
 }
 
@@ -126,46 +144,83 @@ async fn look(inner: &Inner, link: &mut Link, limit: Limit) -> Result<Found, Fau
     let generation = inner.generation();
     let batch = take(inner, link, &ids, generation).await?;
     link.run("COMMIT").await?;
-    if batch.is_empty() { Ok(Found::Waiting) } else { Ok(Found::Batch(batch)) }
+    if batch.is_empty() {
+        Ok(Found::Waiting)
+    } else {
+        Ok(Found::Batch(batch))
+    }
 }
 
 async fn next(inner: &Inner, link: &mut Link, count: usize) -> Result<Vec<(i64, usize)>, Fault> {
     let most = i64::try_from(count.max(1)).unwrap_or(i64::MAX);
-    let rows = link.fetch(sql!("queue_next"), Args::default().with(&*inner.name).with(most)).await?;
+    let rows = link
+        .fetch(
+            sql!("queue_next"),
+            Args::default().with(&*inner.name).with(most),
+        )
+        .await?;
     rows.iter()
-        .map(|row| Ok((row.own::<i64>(0)?, usize::try_from(row.own::<i64>(1)?).unwrap_or(usize::MAX))))
+        .map(|row| {
+            Ok((
+                row.own::<i64>(0)?,
+                usize::try_from(row.own::<i64>(1)?).unwrap_or(usize::MAX),
+            ))
+        })
         .collect()
 }
 
 async fn left(inner: &Inner, link: &mut Link) -> Result<Found, Fault> {
-    let rows = link.fetch(sql!("queue_left"), Args::default().with(&*inner.name)).await?;
-    Ok(if rows.is_empty() { Found::Empty } else { Found::Waiting })
+    let rows = link
+        .fetch(sql!("queue_left"), Args::default().with(&*inner.name))
+        .await?;
+    Ok(if rows.is_empty() {
+        Found::Empty
+    } else {
+        Found::Waiting
+    })
 }
 
-async fn take(inner: &Inner, link: &mut Link, ids: &[i64], generation: u64) -> Result<Vec<Delivery>, Fault> {
+async fn take(
+    inner: &Inner,
+    link: &mut Link,
+    ids: &[i64],
+    generation: u64,
+) -> Result<Vec<Delivery>, Fault> {
     let lease = inner.lease(generation);
     let row = |args: &mut Args, id: &i64| {
         args.push(inner.visibility_us);
         args.push(&lease[..]);
         args.push(*id);
     };
-    let mut rows = link.fetch_all(&inner.statements.take, ids, row, no_tail).await?;
+    let mut rows = link
+        .fetch_all(&inner.statements.take, ids, row, no_tail)
+        .await?;
     rows.sort_unstable_by_key(|row| row.own::<i64>(0).unwrap_or(i64::MAX));
-    rows.iter().map(|row| delivery(inner, row, generation)).collect()
+    rows.iter()
+        .map(|row| delivery(inner, row, generation))
+        .collect()
 }
 
 fn delivery(inner: &Inner, row: &SqliteRow, generation: u64) -> Result<Delivery, Fault> {
-    let broken = || Fault::stop("a queued message cannot be read; its headers or number are not as written");
+    let broken =
+        || Fault::stop("a queued message cannot be read; its headers or number are not as written");
     let offset = u64::try_from(row.own::<i64>(0)?).map_err(|_| broken())?;
     let tag = NonZeroU64::new(offset).ok_or_else(broken)?;
     let message = Message {
         payload: row.bytes(5)?,
         cut: None,
         headers: decode_headers(row.own(3)?).ok_or_else(broken)?,
-        position: Position { partition: inner.name.clone(), offset: Some(offset) },
+        position: Position {
+            partition: inner.name.clone(),
+            offset: Some(offset),
+        },
         message_key: row.bytes(4)?,
         attempt: row.own(1)?,
         timestamp_ms: Some(row.own::<i64>(2)? / 1000),
     };
-    Ok(Delivery { receipt: Receipt::new(generation, 0, tag), message, mark: None })
+    Ok(Delivery {
+        receipt: Receipt::new(generation, 0, tag),
+        message,
+        mark: None,
+    })
 }

@@ -1,7 +1,10 @@
 //! A ledger on a file of its own, and small things that tests say often.
 
 #![allow(dead_code, reason = "each test binary uses its own part")]
-#![allow(clippy::unwrap_used, reason = "a test says what it expects by unwrapping")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test says what it expects by unwrapping"
+)]
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -29,8 +32,18 @@ impl World {
         let path = dir.path().join("semel.db");
         let ledger = SqliteLedger::open(Options::new(url(&path))).await.unwrap();
         let consumer = ledger.enroll(&enrolment()).await.unwrap().consumer;
-        let lane = LaneId { consumer, instance: Instance([7; 16]), lane: 0 };
-        Self { ledger, consumer, lane, path, _dir: dir }
+        let lane = LaneId {
+            consumer,
+            instance: Instance([7; 16]),
+            lane: 0,
+        };
+        Self {
+            ledger,
+            consumer,
+            lane,
+            path,
+            _dir: dir,
+        }
     }
 
     /// A unit on a new connection.

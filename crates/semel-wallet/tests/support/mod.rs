@@ -230,7 +230,7 @@ impl<B: Book> Consumer<B> {
                     reply: None,
                     fingerprint: claim.fingerprint,
                     scheme: claim.scheme,
-                    sums: claim.sums.clone(),
+                    sums: claim.sums,
                     source: claim.source,
                     at_us: 0,
                 };
