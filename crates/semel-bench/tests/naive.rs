@@ -6,8 +6,6 @@
     reason = "a helper that fails is a test that fails"
 )]
 
-#![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
