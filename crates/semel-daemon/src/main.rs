@@ -2,7 +2,10 @@
 //! is and how it ends is decided in the crates below; environment, files and the terminal are known here alone.
 
 // A build without the brokers still reads their settings, to say clearly that it cannot use them.
-#![cfg_attr(not(all(feature = "kafka", feature = "rabbitmq")), allow(dead_code, unused_imports))]
+#![cfg_attr(
+    not(all(feature = "kafka", feature = "rabbitmq")),
+    allow(dead_code, unused_imports)
+)]
 
 mod check;
 mod cli;
