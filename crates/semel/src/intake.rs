@@ -8,7 +8,7 @@ use semel_core::json::Json;
 use semel_core::law::{Case, Reject};
 use semel_core::ledger::{ClaimKind, Ledger};
 use semel_core::source::{Delivery, Received};
-use semel_core::{Backoff, Class, Fault, Limit, Message, Receipt, Settlements, codes};
+use semel_core::{Backoff, Class, Limit, Message, Receipt, Settlements, codes};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -307,7 +307,6 @@ pub(crate) async fn give_back<L, H>(
         positions: Vec::new(),
     };
     if let Err(fault) = shared.feeds[feed].source.settle(settlements).await {
-        let _: &Fault = &fault;
         tracing::debug!(error = %fault, "not given back; the source delivers again by itself");
     }
 }
