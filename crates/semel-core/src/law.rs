@@ -80,13 +80,14 @@ pub enum Seat {
 /// Seats of a batch, and the firsts in the order of their keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
-    /// One seat per message.
+    /// One seat per message, of as many as one unit can take.
     pub seats: Vec<Seat>,
     /// Indices of the firsts, sorted by key: the order of claims, the same in every lane (TRAPS T32).
     pub firsts: Vec<usize>,
 }
 
-/// Seats a batch.
+/// Seats a batch, up to the first message whose key stands before it in the other kind. A delivery and a release
+/// of one key are claimed in different ways, so neither can be judged by the other's claim: they go into two units.
 #[must_use]
 pub fn plan<W>(cases: &[&Case<W>]) -> Plan {
     let mut seats = vec![Seat::Rejected; cases.len()];
@@ -98,16 +99,24 @@ pub fn plan<W>(cases: &[&Case<W>]) -> Plan {
         .collect();
     keyed.sort_unstable();
     let mut firsts: Vec<usize> = Vec::with_capacity(keyed.len());
-    let mut last = None;
+    let (mut last, mut mixed) = (None, cases.len());
     for (key, i) in keyed {
         seats[i] = match (last, firsts.last()) {
-            (Some(known), Some(first)) if known == key => Seat::Copy(*first),
+            (Some(known), Some(first)) if known == key => {
+                if cases[*first].kind != cases[i].kind {
+                    mixed = mixed.min(i);
+                }
+                Seat::Copy(*first)
+            }
             _ => {
                 firsts.push(i);
                 Seat::First
             }
         };
         last = Some(key);
+    }
+    if mixed < cases.len() {
+        return plan(&cases[..mixed]);
     }
     Plan { seats, firsts }
 }
@@ -229,6 +238,16 @@ pub fn cut<W>(cases: &[&Case<W>], plan: &Plan, answers: &[Answered]) -> Option<u
         })
 }
 
+/// Whether a released message behind the cut was claimed: what its row said before is gone, so the unit cannot
+/// give it back and must run again over the messages before the cut alone.
+#[must_use]
+pub fn cuts_a_release<W>(cases: &[&Case<W>], plan: &Plan, claimed: &[Claimed], at: usize) -> bool {
+    let claims = plan.firsts.iter().zip(claimed);
+    claims
+        .filter(|(i, verdict)| **i >= at && **verdict == Claimed::Fresh)
+        .any(|(i, _)| cases[*i].kind == ClaimKind::Released)
+}
+
 fn content<W>(case: &Case<W>) -> Option<(Fingerprint, Scheme)> {
     case.binding
         .as_ref()
@@ -264,8 +283,8 @@ pub const PARK_RETRY_MS_MAX: u64 = 60_000;
 /// Concludes the first `kept` messages of a batch.
 ///
 /// `claimed` answers [`claims`]; `answers` holds one entry for every kept first that was `Fresh`.
-/// `field` names the field in which message `case` differs from stored sums. Claims of firsts beyond
-/// `kept` are given back.
+/// `field` names the field in which message `case` differs from stored sums. Claims of new firsts beyond
+/// `kept` are given back; [`cuts_a_release`] says when that cannot be done.
 pub fn conclude<W>(
     cases: &[&Case<W>],
     kept: usize,
@@ -653,6 +672,44 @@ impl Letter {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn case(kind: ClaimKind, key: u8) -> Case<()> {
+        let binding = Binding {
+            key: Key::from_bytes([key; 16]),
+            id: key.to_string(),
+            fingerprint: Fingerprint::of_bytes(&[key]),
+            scheme: Scheme(1),
+            sums: FieldSums::default(),
+        };
+        Case {
+            message: Message::new("{}", "p", None),
+            source: SourceId(1),
+            binding: Ok((binding, ())),
+            kind,
+            replay: false,
+            last: false,
+            attempts: 0,
+        }
+    }
+
+    #[test]
+    fn t36_a_delivery_and_a_release_of_one_key_are_never_judged_by_one_claim() {
+        use ClaimKind::{New, Released};
+        let seats = |kinds: &[(ClaimKind, u8)]| {
+            let cases: Vec<_> = kinds.iter().map(|(kind, key)| case(*kind, *key)).collect();
+            let plan = plan(&cases.iter().collect::<Vec<_>>());
+            (plan.seats.len(), plan.firsts)
+        };
+        assert_eq!(
+            seats(&[(Released, 1), (New, 2), (New, 1), (New, 0)]),
+            (2, vec![0, 1])
+        );
+        assert_eq!(seats(&[(New, 1), (New, 2), (Released, 1)]), (2, vec![0, 1]));
+        assert_eq!(
+            seats(&[(New, 1), (New, 1), (Released, 2), (Released, 2)]),
+            (4, vec![0, 2])
+        );
+    }
 
     #[test]
     fn t89_the_sentence_of_a_letter_is_bounded_at_a_whole_character() {

@@ -342,6 +342,7 @@ impl<L: Ledger, H: Handler<L::Unit>> Lane<L, H> {
     async fn cope(&mut self, trouble: Trouble, count: usize) {
         match trouble {
             Trouble::Retry(index, fault) => self.attempted(index, &fault).await,
+            Trouble::Shorter(count) => self.limit = count,
             Trouble::Unit(fault) => match fault.class {
                 Class::Stop => self.shared.stop(Some(fault)),
                 Class::Down => self.store_away(&fault).await,

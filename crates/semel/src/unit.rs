@@ -73,6 +73,8 @@ pub(crate) enum Trouble {
     Unit(Fault),
     /// One message asks to be run again: index in the batch.
     Retry(usize, Fault),
+    /// It must run again over so many messages.
+    Shorter(usize),
 }
 
 /// What a unit works with.
@@ -145,7 +147,8 @@ where
 {
     let cases: Vec<&Case<H::Work>> = items.iter().map(|item| &item.case).collect();
     let plan = law::plan(&cases);
-    let claims = law::claims(&cases, &plan);
+    let cases = &cases[..plan.seats.len()];
+    let claims = law::claims(cases, &plan);
     let claimed = if claims.is_empty() {
         Vec::new()
     } else {
@@ -162,12 +165,15 @@ where
     if !fresh.is_empty() {
         unit.save(Save::Claims).await.map_err(Trouble::Unit)?;
     }
-    let mut kept = items.len();
+    let mut kept = cases.len();
     let answers = loop {
         fresh.retain(|&i| i < kept);
         let answers = answer(desk, unit, items, &fresh).await?;
         match law::cut(&cases[..kept], &plan, &answers) {
             None => break answers,
+            Some(at) if law::cuts_a_release(cases, &plan, &claimed, at) => {
+                return Err(Trouble::Shorter(at));
+            }
             Some(at) => {
                 kept = at;
                 unit.back(Save::Claims).await.map_err(Trouble::Unit)?;
@@ -179,7 +185,7 @@ where
         let (_, work) = case.binding.as_ref().ok()?;
         desk.handler.differing(&case.message, work, stored)
     };
-    let mut conclusion = law::conclude(&cases, kept, &plan, &claimed, &answers, field);
+    let mut conclusion = law::conclude(cases, kept, &plan, &claimed, &answers, field);
     conclusion.record.positions.clone_from(&desk.positions);
     let slots: Vec<Slot> = items[..kept]
         .iter()

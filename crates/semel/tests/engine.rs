@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use semel::fingerprint::{FieldSums, Fingerprint};
 use semel::handler::{Bound, Fresh, Handler, Said};
@@ -100,6 +101,10 @@ impl<U: Unit + Rows> Handler<U> for Toy {
                 "poison" => Said::Fault(Fault::poison("as told")),
                 "retry" => Said::Fault(Fault::retry("not now")),
                 "panic" => panic!("as told"),
+                "linger" => {
+                    tokio::time::sleep(Duration::from_secs(5)).await;
+                    Answer::ignored(NO).into()
+                }
                 "wait" if one.last => Answer::refused(NO).into(),
                 "wait"
                     if unit
@@ -276,6 +281,84 @@ async fn t76_an_early_message_waits_and_is_applied_when_its_predecessor_comes() 
     assert_eq!(effects(&ledger), 2);
     assert_eq!(ledger.parked_count(), 0);
     assert_eq!(summary.released.get(&Outcome::Applied), Some(&1));
+}
+
+/// Runs with batches of at most `batch` messages. A run that stalls is ended by a word to stop, and leaves messages unacked.
+async fn in_batches_of(batch: usize, payloads: &[&str]) -> (Vec<String>, SimLedger, usize) {
+    let (ledger, source) = (SimLedger::new(1), SimSource::new(1));
+    for payload in payloads {
+        source.push_payload("p", payload.as_bytes().to_vec());
+    }
+    let small = Settings {
+        batch_count_max: batch,
+        ..settings(1)
+    };
+    let ended = tokio::time::timeout(Duration::from_secs(3_600), run(&ledger, &source, small));
+    let words = ended
+        .await
+        .map_or_else(|_| Vec::new(), |(_, ear)| ear.words());
+    (words, ledger, source.unacked())
+}
+
+#[tokio::test(start_paused = true)]
+async fn t36_a_copy_behind_a_release_that_another_unit_ended_is_told_and_settled() {
+    // Both sides of the wait bring both messages back: units of three hold [w1 w2 w1], then [w2, its copy]
+    let (words, ledger, unacked) = in_batches_of(
+        3,
+        &[
+            r#"{"id":"w1","do":"wait","thing":"t"}"#,
+            r#"{"id":"w2","do":"wait","thing":"t"}"#,
+            r#"{"id":"t"}"#,
+            r#"{"id":"w1","do":"wait","thing":"t"}"#,
+            r#"{"id":"w2","do":"wait","thing":"t"}"#,
+        ],
+    )
+    .await;
+    assert_eq!(unacked, 0, "a copy was neither told nor settled");
+    let again = "duplicate of applied";
+    assert_eq!(words, ["parked", "parked", "applied", again, again]);
+    assert_eq!(effects(&ledger), 3);
+}
+
+/// Parks `w`; then puts `payloads` behind a message that lingers, so that the sweep brings `w` back behind them and
+/// all go into one unit; then makes true what `w` waits for.
+async fn with_a_release_behind(payloads: &[&str]) -> (Vec<String>, SimLedger) {
+    let (ledger, source) = (SimLedger::new(1), SimSource::new(1));
+    let push = |payload: &str| source.push_payload("p", payload.as_bytes().to_vec());
+    push(r#"{"id":"w","do":"wait","thing":"t"}"#);
+    let schedule = async {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        push(r#"{"id":"slow","do":"linger"}"#);
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        payloads.iter().for_each(|payload| push(payload));
+        ledger.advance_ms(2_000);
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        push(r#"{"id":"t"}"#);
+        source.close();
+    };
+    let settings = Settings {
+        until_idle: false,
+        lanes: 1,
+        ..settings(1)
+    };
+    let ((summary, ear), ()) = tokio::join!(run(&ledger, &source, settings), schedule);
+    summary.unwrap_or_else(|fault| panic!("{fault}"));
+    assert_eq!(source.unacked(), 0, "everything is settled");
+    (ear.words(), ledger)
+}
+
+#[tokio::test(start_paused = true)]
+async fn t38_a_release_behind_the_cut_of_a_batch_keeps_its_row_and_is_applied() {
+    let (words, ledger) =
+        with_a_release_behind(&[r#"{"id":"d","do":"dead"}"#, r#"{"id":"d","do":"credit"}"#]).await;
+    let expected = ["parked", "ignored no", "dead no", "applied", "applied"];
+    assert_eq!(words, expected);
+    assert_eq!(
+        ledger.parked_count(),
+        0,
+        "the parked message was never applied"
+    );
+    assert_eq!(effects(&ledger), 3);
 }
 
 #[tokio::test(start_paused = true)]
