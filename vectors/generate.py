@@ -55,6 +55,17 @@ def stamp(raw, version):
     return bytes(raw)
 
 
+def is_inner(raw):
+    return raw[6] >> 4 == 8 and raw[8] >> 5 == 0b111
+
+
+def inner(key, name, number):
+    """A key that no id can spell: the variant is 111."""
+    raw = bytearray(derive([("u", key), s(name), s(str(number))]))
+    raw[8] |= 0b111 << 5
+    return bytes(raw)
+
+
 def derive(parts, unix_ms=None):
     """parts: (kind, bytes) pairs."""
     if not 1 <= len(parts) <= PARTS_MAX:
@@ -65,9 +76,8 @@ def derive(parts, unix_ms=None):
         raise NoKey("time_out_of_range")
     if len(parts) == 1:
         kind, data = parts[0]
-        if kind == "u":
-            return data
-        if kind == "s" and (own := uuid_bytes(data.decode())):
+        own = data if kind == "u" else uuid_bytes(data.decode()) if kind == "s" else None
+        if own and not is_inner(own):
             return own
     preimage = b"semel:key:1\0" + b"".join(
         kind.encode() + len(data).to_bytes(4, "big") + data for kind, data in parts
@@ -367,6 +377,7 @@ def key_vectors():
         ([("x", bytes(range(16)))], None),
         ([("x", b"\xff\xfe"), s("1")], None),
         ([("u", U)], None),
+        ([("u", bytes.fromhex("0190d6f379f98000e0000000deadbeef"))], None),
         ([("u", U), s("expire")], None),
         ([s("0190d6f3-79f9-7000-8000-0000deadbeef"), s("expire")], None),
         ([("u", U), s("outbox"), s("0")], None),
@@ -409,6 +420,11 @@ def key_vectors():
         "urn:uuid:{0190d6f3-79f9-7000-8000-0000deadbeef}",
         "{0190d6f3-79f9-7000-8000-0000deadbeef",
         "01ARZ3NDEKTSV4RRFFQ69G5FAV",
+        "4a4c7068-f922-85dc-a87c-b02c5b9f134a",
+        "ffffffff-ffff-ffff-ffff-ffffffffffff",
+        "0190d6f3-79f9-8000-c000-0000deadbeef",
+        "0190d6f3-79f9-8000-e000-0000deadbeef",
+        "{0190D6F379F98000FFFF0000DEADBEEF}",
     ]
     spellings = [
         {"text": t, "is_uuid": uuid_bytes(t) is not None, "key": spelled(derive([s(t)]))} for t in texts
@@ -419,9 +435,15 @@ def key_vectors():
         key = spelled(stamp(unix_ms.to_bytes(6, "big") + bytes.fromhex(random), 7))
         version_7.append({"unix_ms": unix_ms, "random": random, "key": key})
 
+    inner_keys = [
+        {"of": spelled(U), "name": name, "number": number, "key": spelled(inner(U, name, number))}
+        for name, number in [("leg", 1), ("leg", 99), ("expire", 0)]
+    ]
+
     return {
         "format": "semel:key:1",
         "derive": derived,
+        "inner": inner_keys,
         "spellings": spellings,
         "v7": version_7,
         "rules": rule_vectors(),
@@ -472,6 +494,8 @@ def rule_vectors():
     case(["/id", "/player"], '{"id":"0190d6f3-79f9-7000-8000-0000deadbeef","player":7}')
     case(["uuid(/id)", "/player"], '{"id":"{0190D6F3-79F9-7000-8000-0000DEADBEEF}","player":7}')
     case(["uuid(/id)"], '{"id":"bet-42"}')
+    case(["/id"], '{"id":"0190d6f3-79f9-8000-e000-0000deadbeef"}')
+    case(["uuid(/id)"], '{"id":"0190d6f3-79f9-8000-e000-0000deadbeef"}')
     case(["ulid(/id)"], '{"id":"01ARZ3NDEKTSV4RRFFQ69G5FAV"}')
     case(["ulid(/id)"], '{"id":"01arz3ndektsv4rrffq69g5fav"}')
     case(["ulid(/id)"], '{"id":"81ARZ3NDEKTSV4RRFFQ69G5FAV"}')

@@ -38,6 +38,9 @@ pub const TIME_AHEAD_MS_MAX: u64 = 86_400_000;
 /// The last Unix ms that 48 bits can hold (the year 10889).
 const TIME_MS_48_BITS_MAX: u64 = (1 << 48) - 1;
 
+/// The variant `111` of inner keys, in byte 8. Every derived key that may be sent has the variant `10`.
+const INNER_VARIANT: u8 = 0xE0;
+
 /// First bytes of every preimage: the name and number of the format.
 const FORMAT: &[u8] = b"semel:key:1\0";
 
@@ -99,13 +102,14 @@ impl Part<'_> {
         }
     }
 
-    /// A value that is a UUID is its own key.
+    /// A value that is a UUID is its own key, unless it lies in the space of [inner keys](Key::inner).
     fn own_key(&self) -> Option<Key> {
-        match self {
+        let own = match self {
             Part::Uuid(uuid) => Some(Key(*uuid)),
             Part::Text(text) => uuid_of(text).map(Key),
             Part::Raw(_) => None,
-        }
+        };
+        own.filter(|key| !key.is_inner())
     }
 }
 
@@ -215,6 +219,26 @@ impl Key {
             Part::Text(name),
             Part::Text(&number.to_string()),
         ])
+    }
+
+    /// The inner key of the nth thing that a ledger makes of an operation for itself, such as the row of a group's
+    /// leg: derived from the parts (this key, name, the number in decimal digits), and marked by the variant that
+    /// RFC 9562 keeps for the future. No id and no part of a message becomes such a key, so no sender can take it
+    /// first. What is sent on must not have one: use [`numbered_child`](Key::numbered_child).
+    ///
+    /// # Errors
+    ///
+    /// [`NoKey`] if the name is empty or longer than [`PART_BYTES_MAX`].
+    pub fn inner(self, name: &str, number: u32) -> Result<Self, NoKey> {
+        let mut key = self.numbered_child(name, number)?;
+        key.0[8] |= INNER_VARIANT;
+        Ok(key)
+    }
+
+    /// Is it an [inner key](Key::inner), of version 8 and the variant kept for the future?
+    #[must_use]
+    pub const fn is_inner(&self) -> bool {
+        self.0[6] >> 4 == 8 && self.0[8] & INNER_VARIANT == INNER_VARIANT
     }
 
     /// The Unix time in ms inside a UUIDv7. `None` for every other key: the time of a derived key is known to the

@@ -99,6 +99,24 @@ fn uuids_are_told_from_text_as_in_the_vectors() {
 }
 
 #[test]
+fn inner_keys_are_those_of_the_vectors_and_no_id_becomes_one() {
+    for case in vectors("key.json", "inner") {
+        let of: Key = case["of"].as_str().unwrap().parse().unwrap();
+        let number = case["number"].as_u64().unwrap().try_into().unwrap();
+        let key = of.inner(case["name"].as_str().unwrap(), number).unwrap();
+        assert_eq!(case["key"], key.to_string());
+        assert!(key.is_inner());
+        for sent in [
+            Key::derive(&[Part::Text(&key.to_string())]),
+            Key::derive(&[Part::Uuid(key.into_bytes())]),
+            Key::derive_at(&[Part::Text(&key.to_string())], 1_767_323_045_678),
+        ] {
+            assert!(!sent.unwrap().is_inner(), "{case}");
+        }
+    }
+}
+
+#[test]
 fn new_keys_are_laid_out_as_in_the_vectors() {
     for case in vectors("key.json", "v7") {
         let key = Key::v7(

@@ -124,7 +124,7 @@ impl Wallet {
     /// any message, so that two sweeps free a hold once; no message from outside is bound to it.
     #[must_use]
     pub fn expire(&self, hold: &crate::Expired) -> (Message, Bound<Work>) {
-        let work = Work::expire(hold.hold, &hold.id);
+        let work = Work::expire(hold);
         let payload = format!(
             r#"{{"op":"expire","id":"{}","hold":"{}"}}"#,
             work.key(),

@@ -306,16 +306,6 @@ impl Operation {
             Self::CancelRound { .. } => Verb::CancelRound,
         }
     }
-
-    /// The sweep's operation for an expired hold, and the key under which it is claimed: derived from the
-    /// parts (the hold's key, `expire`), so that two sweeps make one operation.
-    #[must_use]
-    pub fn expire(hold: Key) -> (Key, Self) {
-        let key = hold
-            .child("expire")
-            .expect("the name is neither empty nor too long");
-        (key, Self::Expire { hold })
-    }
 }
 
 /// Why a fresh message is dead.

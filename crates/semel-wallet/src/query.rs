@@ -1,6 +1,8 @@
 //! What operators ask: balances, statements, rounds, replies, expired holds. Reads only, on a connection of
 //! their own, the same code for every dialect.
 
+use std::collections::HashSet;
+
 use bytes::Bytes;
 use semel_core::rows::{Query, Value};
 use semel_core::{Fault, Key, Part};
@@ -242,14 +244,39 @@ impl<'q, Q: Query> Reader<'q, Q> {
     /// `Down`.
     pub async fn expired(&self, limit: usize) -> Result<Vec<Expired>, Fault> {
         let limit = Value::Int(i64::try_from(limit).unwrap_or(i64::MAX));
-        self.all(self.sql.expired, &[limit], |values| {
-            let hold = view::key(&values[0]).ok_or_else(|| odd("a hold's key"))?;
-            Ok(Expired {
-                hold,
-                id: view::text(&values[1]).unwrap_or_default().into(),
+        let mut expired = self
+            .all(self.sql.expired, &[limit], |values| {
+                let hold = view::key(&values[0]).ok_or_else(|| odd("a hold's key"))?;
+                Ok(Expired::new(
+                    hold,
+                    &view::text(&values[1]).unwrap_or_default(),
+                ))
             })
-        })
-        .await
+            .await?;
+        // An expiry ends its hold, so a key that is there while the hold is open is somebody else's. A sweep
+        // elsewhere may free the hold between the two reads: then the second operation finds it ended.
+        let taken = self.taken(expired.iter().map(|hold| hold.key)).await?;
+        for hold in &mut expired {
+            if taken.contains(&hold.key) {
+                *hold = hold.clone().with_inner_key();
+            }
+        }
+        Ok(expired)
+    }
+
+    /// Those of the keys that a wallet's ledger holds.
+    async fn taken(&self, keys: impl Iterator<Item = Key>) -> Result<HashSet<Key>, Fault> {
+        let keys: Vec<String> = keys.map(|key| key.to_string()).collect();
+        if keys.is_empty() {
+            return Ok(HashSet::new());
+        }
+        let list = Value::Text(keys.join(",").into());
+        let taken = self
+            .all(self.sql.taken, &[list], |values| {
+                view::key(&values[0]).ok_or_else(|| odd("a key"))
+            })
+            .await?;
+        Ok(taken.into_iter().collect())
     }
 
     /// Checks the invariants of the Book and the Rounds over all rows. Memory stays flat.

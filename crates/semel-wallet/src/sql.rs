@@ -31,6 +31,7 @@ pub(crate) struct Statements {
     pub(crate) operation: &'static str,
     pub(crate) rounds: &'static str,
     pub(crate) statement: &'static str,
+    pub(crate) taken: &'static str,
     pub(crate) wins: &'static str,
 }
 
@@ -56,6 +57,7 @@ macro_rules! statements {
             operation: include_str!(concat!("sql/", $dialect, "/operation.sql")),
             rounds: include_str!(concat!("sql/", $dialect, "/rounds.sql")),
             statement: include_str!(concat!("sql/", $dialect, "/statement.sql")),
+            taken: include_str!(concat!("sql/", $dialect, "/taken.sql")),
             wins: include_str!(concat!("sql/", $dialect, "/wins.sql")),
         }
     };

@@ -5,6 +5,7 @@ use semel_core::{Json, Key};
 
 use crate::code::Death;
 use crate::config::Config;
+use crate::expire::Expired;
 use crate::op::{self, Dead, Keys, Operation};
 
 /// One message of the wallet: its identity and its operation, or why it is dead.
@@ -33,12 +34,11 @@ impl Work {
 
     /// The sweep's release of an expired hold.
     #[must_use]
-    pub fn expire(hold: Key, hold_id: &str) -> Self {
-        let (key, operation) = Operation::expire(hold);
+    pub fn expire(expired: &Expired) -> Self {
         Self {
-            key,
-            id: format!("expire:{hold_id}").into(),
-            operation: Ok(operation),
+            key: expired.key,
+            id: format!("expire:{}", expired.id).into(),
+            operation: Ok(Operation::Expire { hold: expired.hold }),
         }
     }
 

@@ -5,7 +5,7 @@
 mod support;
 
 use semel_core::{Answer, Key, Part};
-use semel_wallet::{Config, Dead, LateWin, Model, Work, code};
+use semel_wallet::{Config, Dead, Expired, LateWin, Model, Work, code};
 
 fn config() -> Config {
     Config::new([("EUR", 2), ("JPY", 0), ("BTC", 8)])
@@ -375,7 +375,7 @@ fn holds_end_once_and_only_the_sweep_expires_them() {
         ],
     );
     let hold = |name| Key::derive(&[Part::Text(name)]).unwrap();
-    let expire = Work::expire(hold("h2"), "h2");
+    let expire = Work::expire(&Expired::new(hold("h2"), "h2"));
     assert_eq!(
         expire.key(),
         Key::derive(&[Part::Uuid(hold("h2").into_bytes()), Part::Text("expire")]).unwrap()
@@ -383,7 +383,7 @@ fn holds_end_once_and_only_the_sweep_expires_them() {
     assert_eq!(model.apply(&expire, false).unwrap(), Answer::applied());
     assert_eq!(
         model
-            .apply(&Work::expire(hold("h3"), "h3"), false)
+            .apply(&Work::expire(&Expired::new(hold("h3"), "h3")), false)
             .unwrap()
             .code()
             .unwrap()

@@ -189,11 +189,13 @@ async fn keys(
     rule: Option<&KeyRule>,
     key_or_id: &str,
 ) -> Result<Vec<Key>, Failure> {
-    if let Ok(key) = key_or_id.parse() {
+    let key = key_or_id.parse::<Key>().ok();
+    if let Some(key) = key.filter(|key| !key.is_inner()) {
         return Ok(vec![key]);
     }
-    if let Ok(key) = of_id(rule, key_or_id) {
-        return Ok(vec![key]);
+    // An id that is spelled as an inner key has another key.
+    if let Ok(of_id) = of_id(rule, key_or_id) {
+        return Ok(key.into_iter().chain([of_id]).collect());
     }
     let args = [consumer.arg(), Value::Text(key_or_id.into())];
     rows(ledger, sql.keys_of_id, &args, |mut cells| cells.key()).await

@@ -63,14 +63,14 @@ impl<B: Books + ?Sized> Case<'_, B> {
         Ok(vec![self.key])
     }
 
-    /// The first leg has the operation's key, the others have keys derived of it.
+    /// The first leg has the operation's key, the others have inner keys, which no message can have taken.
     fn leg_key(&self, number: usize) -> Key {
         let number = u32::try_from(number).unwrap_or(u32::MAX);
         match number {
             0 => self.key,
             _ => self
                 .key
-                .numbered_child("leg", number)
+                .inner("leg", number)
                 .expect("the name is neither empty nor too long"),
         }
     }
