@@ -40,10 +40,29 @@ pub(crate) struct Acts {
     append: Arc<str>,
     /// `None` when nothing in the table ever changes.
     update: Option<Arc<str>>,
-    add_one: Option<Arc<str>>,
-    add_many: Option<Arc<str>>,
-    raise_one: Option<Arc<str>>,
-    raise_many: Option<Arc<str>>,
+    add: Option<Deltas>,
+    raise: Option<Deltas>,
+}
+
+/// One act on counters, by how many rows it is for.
+#[derive(Debug)]
+struct Deltas {
+    one: Arc<str>,
+    few: Arc<str>,
+    many: Arc<str>,
+}
+
+/// From here on deltas are many.
+const MANY: usize = 128;
+
+impl Deltas {
+    fn for_rows(&self, rows: usize) -> &Arc<str> {
+        match rows {
+            0..=1 => &self.one,
+            2..MANY => &self.few,
+            MANY.. => &self.many,
+        }
+    }
 }
 
 fn query<'q>(sql: &Arc<str>) -> Query<'q, Postgres, PgArguments> {
@@ -160,12 +179,8 @@ pub(crate) async fn add(
     table: &'static Table,
     deltas: &[Delta],
 ) -> Result<Vec<Value>, Fault> {
-    let sql = if deltas.len() == 1 {
-        &acts.add_one
-    } else {
-        &acts.add_many
-    };
-    fetch(connection, changes(sql.as_ref(), table, deltas)?, table).await
+    let query = changes(acts.add.as_ref(), table, deltas)?;
+    fetch(connection, query, table).await
 }
 
 /// Adds to counters; how many rows took their delta.
@@ -175,24 +190,16 @@ pub(crate) async fn raise(
     table: &'static Table,
     deltas: &[Delta],
 ) -> Result<usize, Fault> {
-    let sql = if deltas.len() == 1 {
-        &acts.raise_one
-    } else {
-        &acts.raise_many
-    };
-    count(
-        changes(sql.as_ref(), table, deltas)?
-            .execute(connection)
-            .await,
-    )
+    let query = changes(acts.raise.as_ref(), table, deltas)?;
+    count(query.execute(connection).await)
 }
 
 fn changes<'q>(
-    sql: Option<&Arc<str>>,
+    act: Option<&Deltas>,
     table: &'static Table,
     deltas: &[Delta],
 ) -> Result<Query<'q, Postgres, PgArguments>, Fault> {
-    let mut query = query(sql.ok_or_else(|| fixed(table))?);
+    let mut query = query(act.ok_or_else(|| fixed(table))?.for_rows(deltas.len()));
     let seen: Vec<Value> = deltas
         .iter()
         .flat_map(|delta| delta.seen.iter().cloned())

@@ -460,11 +460,11 @@ where
         _watch: Some(watch),
     };
     Queued {
-        item: Item {
+        item: Box::new(Item {
             case,
             slot: None,
             doomed: None,
-        },
+        }),
         ticket,
     }
 }

@@ -26,7 +26,8 @@ const HELD_BYTES: usize = 640;
 
 /// A message in a lane's queue.
 pub(crate) struct Queued<W> {
-    pub(crate) item: Item<W>,
+    /// In a box, since it is moved from hand to hand: it is half a kilobyte.
+    pub(crate) item: Box<Item<W>>,
     pub(crate) ticket: Ticket,
 }
 
@@ -228,11 +229,11 @@ impl<L: Ledger, H: Handler<L::Unit>> Intake<L, H> {
         };
         // A lane that has gone is a consumer that stops: the delivery is unsettled and comes again.
         let _ = self.lanes[lane].send(Queued {
-            item: Item {
+            item: Box::new(Item {
                 case,
                 slot,
                 doomed: None,
-            },
+            }),
             ticket,
         });
     }

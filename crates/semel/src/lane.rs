@@ -162,7 +162,7 @@ impl<L: Ledger, H: Handler<L::Unit>> Lane<L, H> {
     /// Runs a unit in a task of its own. A deadline ends the task together with its connection.
     async fn unit(
         &mut self,
-        items: Arc<Vec<Item<H::Work>>>,
+        items: Arc<Vec<Box<Item<H::Work>>>>,
         positions: Vec<Reached>,
     ) -> Result<Done, Trouble> {
         let connection = self.connection().await.map_err(Trouble::Unit)?;
@@ -255,7 +255,7 @@ impl<L: Ledger, H: Handler<L::Unit>> Lane<L, H> {
         &mut self,
         proof: Committed,
         concluded: Concluded,
-        items: Vec<Item<H::Work>>,
+        items: Vec<Box<Item<H::Work>>>,
         tickets: Vec<Ticket>,
     ) {
         let Concluded {
@@ -513,11 +513,11 @@ pub(crate) fn released<L: Ledger, H: Handler<L::Unit>>(
         _watch: watch,
     };
     Some(Queued {
-        item: Item {
+        item: Box::new(Item {
             case,
             slot: None,
             doomed: None,
-        },
+        }),
         ticket,
     })
 }

@@ -92,7 +92,7 @@ pub(crate) struct Desk<L, H> {
 pub(crate) async fn run<L, H>(
     desk: Desk<L, H>,
     lane: L::Lane,
-    items: Arc<Vec<Item<H::Work>>>,
+    items: Arc<Vec<Box<Item<H::Work>>>>,
     trail: Arc<Trail>,
 ) -> End<L::Lane>
 where
@@ -139,7 +139,7 @@ pub(crate) fn lost_commits(fence: Fence, confirmed: i64) -> Fault {
 async fn judge<L, H>(
     desk: &Desk<L, H>,
     unit: &mut L::Unit,
-    items: &[Item<H::Work>],
+    items: &[Box<Item<H::Work>>],
 ) -> Result<Concluded, Trouble>
 where
     L: Ledger,
@@ -213,7 +213,7 @@ where
 async fn answer<L, H>(
     desk: &Desk<L, H>,
     unit: &mut L::Unit,
-    items: &[Item<H::Work>],
+    items: &[Box<Item<H::Work>>],
     fresh: &[usize],
 ) -> Result<Vec<Answered>, Trouble>
 where
