@@ -110,6 +110,31 @@ fn t86_no_program_has_a_fail_point() {
 }
 
 #[test]
+fn t43_e130_the_drivers_are_new_enough() {
+    let lock = std::fs::read_to_string(root().join("Cargo.lock")).unwrap();
+    // Before them: acks by a stale tag after a recovery; values whose length prefix overflows.
+    for (name, least) in [("lapin", [4, 12, 3]), ("sqlx", [0, 8, 1])] {
+        let head = format!("name = \"{name}\"\nversion = \"");
+        let locked: Vec<&str> = lock
+            .split(&head)
+            .skip(1)
+            .filter_map(|rest| rest.split('"').next())
+            .collect();
+        assert!(!locked.is_empty(), "{name} is not locked");
+        for version in locked {
+            let parts: Vec<u32> = version
+                .split('.')
+                .map(|part| part.parse().unwrap())
+                .collect();
+            assert!(
+                parts[..] >= least[..],
+                "{name} {version}: at least {least:?}"
+            );
+        }
+    }
+}
+
+#[test]
 fn every_promise_names_tests_that_exist() {
     let page = std::fs::read_to_string(root().join("GUARANTEES.md")).unwrap();
     let code = files("rs");

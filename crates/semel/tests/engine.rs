@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use semel::handler::{Bound, Fresh, Handler, Said};
 use semel::json::Json;
 use semel::law::{Ending, Reject};
 use semel::rows::{Change, Column, Rows, Table, Type, Value};
+use semel::source::{BoxFuture, Limit, Received, Settled, Settlements, Source};
 use semel::{
     Answer, Code, Consumer, Ended, Fault, Key, LaneRule, Message, Observer, Outcome, Rules,
     Settings, Summary, Unit,
@@ -105,8 +107,8 @@ impl<U: Unit + Rows> Handler<U> for Toy {
                     tokio::time::sleep(Duration::from_secs(5)).await;
                     Answer::ignored(NO).into()
                 }
-                "wait" if one.last => Answer::refused(NO).into(),
-                "wait"
+                "wait" | "wait slowly" if one.last => Answer::refused(NO).into(),
+                "wait" | "wait slowly"
                     if unit
                         .read(
                             &EFFECTS,
@@ -116,6 +118,9 @@ impl<U: Unit + Rows> Handler<U> for Toy {
                         .await?
                         .is_empty() =>
                 {
+                    if one.work.what == "wait slowly" {
+                        tokio::time::sleep(Duration::from_secs(5)).await;
+                    }
                     Answer::not_yet(THING, one.work.thing, 60_000).into()
                 }
                 _ => {
@@ -181,6 +186,14 @@ async fn run(
     source: &SimSource,
     settings: Settings,
 ) -> (Result<Summary, Fault>, Arc<Ear>) {
+    run_from(ledger, Arc::new(source.clone()), settings).await
+}
+
+async fn run_from(
+    ledger: &SimLedger,
+    source: Arc<dyn Source>,
+    settings: Settings,
+) -> (Result<Summary, Fault>, Arc<Ear>) {
     let ear = Arc::new(Ear::default());
     let consumer = Consumer::builder("toy", Arc::new(ledger.clone()), Arc::new(Toy::new()))
         .settings(settings)
@@ -190,7 +203,7 @@ async fn run(
         .await
         .unwrap_or_else(|fault| panic!("{fault}"));
     let summary = consumer
-        .attach("sim", Arc::new(source.clone()))
+        .attach("sim", source)
         .run(std::future::pending())
         .await;
     (summary, ear)
@@ -298,6 +311,103 @@ async fn in_batches_of(batch: usize, payloads: &[&str]) -> (Vec<String>, SimLedg
         .await
         .map_or_else(|_| Vec::new(), |(_, ear)| ear.words());
     (words, ledger, source.unacked())
+}
+
+#[tokio::test(start_paused = true)]
+async fn t36_who_parks_after_its_awaited_commit_looked_for_it_is_brought_back_by_itself() {
+    let (ledger, source) = (SimLedger::new(1), SimSource::new(1));
+    // On two lanes: `w` has found nothing when `t` commits and finds nobody, and parks after that.
+    source.push_payload(
+        "p",
+        br#"{"id":"w","do":"wait slowly","thing":"t"}"#.to_vec(),
+    );
+    let comes = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        source.push_payload("q", br#"{"id":"t"}"#.to_vec());
+        source.close();
+    };
+    let settings = Settings {
+        until_idle: false,
+        lanes: 2,
+        sweep_interval_ms: 3_600_000,
+        ..settings(1)
+    };
+    let ((_, ear), ()) = tokio::join!(run(&ledger, &source, settings), comes);
+    assert_eq!(ear.words(), ["applied", "parked"]);
+    assert_eq!((ledger.parked_count(), effects(&ledger)), (0, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn t36_what_a_crash_left_parked_is_found_by_the_sweep() {
+    let (ledger, source) = (SimLedger::new(1), SimSource::new(1));
+    source.push_payload("p", br#"{"id":"w","do":"wait","thing":"t"}"#.to_vec());
+    run(&ledger, &source, settings(1)).await.0.unwrap();
+    assert_eq!(ledger.parked_count(), 1);
+    // As if by a process that died between its commit and its look for who waits.
+    let thing = Key::of_json(&Json::parse(br#""t""#).unwrap()).unwrap();
+    ledger.put_row("effects", vec![Value::Key(thing), Value::Int(1)]);
+    ledger.advance_ms(30_000);
+    let closes = async {
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        source.close();
+    };
+    let settings = Settings {
+        until_idle: false,
+        ..settings(2)
+    };
+    let ((summary, _), ()) = tokio::join!(run(&ledger, &source, settings), closes);
+    assert_eq!(summary.unwrap().released.get(&Outcome::Applied), Some(&1));
+    assert_eq!((ledger.parked_count(), effects(&ledger)), (0, 2));
+}
+
+/// A source that looks at the ledger whenever it is told that messages are settled.
+struct Witness {
+    source: SimSource,
+    ledger: SimLedger,
+    settled: AtomicUsize,
+}
+
+impl Source for Witness {
+    fn receive(&self, limit: Limit) -> BoxFuture<'_, Result<Received, Fault>> {
+        self.source.receive(limit)
+    }
+
+    fn settle(&self, settlements: Settlements) -> BoxFuture<'_, Result<Settled, Fault>> {
+        let count = settlements.receipts.len();
+        let settled = self.settled.fetch_add(count, Ordering::Relaxed) + count;
+        assert!(
+            self.ledger.letters().len() >= settled,
+            "{settled} dead messages are settled, and the ledger has fewer letters"
+        );
+        self.source.settle(settlements)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn t62_e030_a_dead_letter_is_in_the_ledger_before_its_source_is_told() {
+    let (ledger, source) = (SimLedger::new(1), SimSource::new(1));
+    for n in 0..40 {
+        source.push_payload("p", format!(r#"{{"id":"{n}","do":"dead"}}"#).into_bytes());
+    }
+    ledger.set_faults(Faults {
+        budget: 20,
+        cut_after_commit: 300,
+        cut_before_commit: 300,
+        ..Faults::default()
+    });
+    let witness = Arc::new(Witness {
+        source: source.clone(),
+        ledger: ledger.clone(),
+        settled: AtomicUsize::new(0),
+    });
+    let small = Settings {
+        batch_count_max: 3,
+        ..settings(1)
+    };
+    let (summary, _) = run_from(&ledger, witness.clone(), small).await;
+    summary.unwrap_or_else(|fault| panic!("{fault}"));
+    assert_eq!(witness.settled.load(Ordering::Relaxed), 40);
+    assert_eq!((ledger.letters().len(), source.unacked()), (40, 0));
 }
 
 #[tokio::test(start_paused = true)]

@@ -5,6 +5,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
+#[path = "traps/reports.rs"]
+mod reports;
+
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -40,6 +43,8 @@ struct Credits {
     rules: Rules,
     runs: Arc<AtomicUsize>,
     takes: Duration,
+    /// Knows what `die` means.
+    knows: bool,
 }
 
 impl<U: Unit + Rows> Handler<U> for Credits {
@@ -75,17 +80,23 @@ impl<U: Unit + Rows> Handler<U> for Credits {
     async fn handle(&self, unit: &mut U, fresh: &[Fresh<'_, String>]) -> Result<Vec<Said>, Fault> {
         let mut said = Vec::new();
         for one in fresh {
-            self.runs.fetch_add(1, Ordering::Relaxed);
+            let run = self.runs.fetch_add(1, Ordering::Relaxed);
             if !self.takes.is_zero() {
                 tokio::time::sleep(self.takes).await;
             }
             said.push(match one.work.as_str() {
                 "poison" => Said::Fault(Fault::poison("the total is not a number")),
-                "die" => Answer::dead(Code::new("unknown_op"), "nobody knows how to `die`").into(),
+                "die" if !self.knows => {
+                    Answer::dead(Code::new("unknown_op"), "nobody knows how to `die`").into()
+                }
                 _ => {
                     unit.insert(&EFFECTS, &[Value::Key(one.binding.key), Value::Int(1)])
                         .await?;
-                    Answer::applied().into()
+                    if one.work == "flaky" && run == 0 {
+                        Said::Fault(Fault::retry("failed behind its effect"))
+                    } else {
+                        Answer::applied().into()
+                    }
                 }
             });
         }
@@ -100,6 +111,7 @@ struct World {
     runs: Arc<AtomicUsize>,
     takes: Duration,
     lanes: u16,
+    knows: bool,
 }
 
 impl World {
@@ -110,6 +122,7 @@ impl World {
             runs: Arc::default(),
             takes: Duration::ZERO,
             lanes: 1,
+            knows: false,
         }
     }
 
@@ -136,6 +149,7 @@ impl World {
             rules: Rules::new(["/id"]).unwrap(),
             runs: self.runs.clone(),
             takes: self.takes,
+            knows: self.knows,
         };
         let consumer =
             Consumer::builder("credits", Arc::new(self.ledger.clone()), Arc::new(handler))
@@ -382,6 +396,17 @@ async fn t89_a_dead_letter_keeps_reason_attempts_place_and_the_original_bytes() 
         assert_eq!(&*row.letter.message.position.partition, "p");
         assert!(row.letter.message.position.offset.is_some());
     }
+    let attempts = |code: &str| {
+        let mut of = letters
+            .iter()
+            .filter(|row| row.letter.code.as_str() == code);
+        of.next().unwrap().letter.attempts
+    };
+    assert_eq!(
+        ["unknown_op", "poison", "malformed"].map(attempts),
+        [1, 1, 0],
+        "what met the handler once, and what never met it"
+    );
     let poison = letters
         .iter()
         .find(|row| row.letter.code.as_str() == "poison")

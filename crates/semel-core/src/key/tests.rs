@@ -135,7 +135,7 @@ fn t78_what_is_empty_or_missing_is_no_key() {
 }
 
 #[test]
-fn one_limit_of_512_bytes_whatever_the_text() {
+fn e087_one_limit_of_512_bytes_whatever_the_text() {
     let by_id = rule(&["/id"]);
     for length in [100, 101, 255, 256, PART_BYTES_MAX] {
         assert!(
@@ -153,7 +153,7 @@ fn one_limit_of_512_bytes_whatever_the_text() {
 }
 
 #[test]
-fn a_space_or_a_tab_makes_another_id_unless_trimmed() {
+fn e089_a_space_or_a_tab_makes_another_id_unless_trimmed() {
     let ids = [
         r#"{"id":"evt-1"}"#,
         r#"{"id":"evt-1 "}"#,

@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod bad_input;
+mod cases;
 mod commands;
 mod config;
 mod kill;
@@ -11,4 +12,5 @@ mod place;
 mod run;
 mod schema;
 mod shapes;
+mod stops;
 mod vectors;

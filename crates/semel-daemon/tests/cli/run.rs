@@ -218,7 +218,7 @@ fn waiting(place: &Place) -> (Child, BufReader<std::process::ChildStdout>) {
     (child, out)
 }
 
-fn signal(child: &Child, name: &str) {
+pub(crate) fn signal(child: &Child, name: &str) {
     let status = std::process::Command::new("kill")
         .args(["-s", name, &child.id().to_string()])
         .status()

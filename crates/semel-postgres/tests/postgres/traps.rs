@@ -39,6 +39,67 @@ async fn t01_the_naive_consumer_believes_a_commit_that_was_none() {
     );
 }
 
+/// Drops a future that talks to the server after so many polls; whether it was still under way.
+async fn dropped<T>(call: impl Future<Output = T>, polls: usize) -> bool {
+    let mut call = Box::pin(call);
+    for _ in 0..polls {
+        if futures_util::FutureExt::now_or_never(&mut call).is_some() {
+            return false;
+        }
+        tokio::task::yield_now().await;
+    }
+    true
+}
+
+#[tokio::test]
+async fn t02_a_begin_that_was_dropped_leaves_its_lane_to_a_new_session_and_nothing_open() {
+    let world = World::new().await;
+    let mut under_way = 0;
+    for n in 1..=12 {
+        let lane = world.lane(0).await;
+        let polls = usize::try_from(n % 4).unwrap() + 1;
+        under_way += usize::from(dropped(world.ledger.begin(lane), polls).await);
+        // The next life of the lane waits for nothing of the last one, and what it commits is there for others.
+        assert_eq!(
+            settle(&world, 0, &world.claims(&[key(n)]), &Record::default()).await,
+            [Claimed::Fresh]
+        );
+        assert!(world.holds(key(n)).await, "committed and not there");
+    }
+    assert!(under_way > 0, "every begin had ended before it was dropped");
+}
+
+#[tokio::test]
+async fn t02_the_naive_pool_hands_out_a_session_that_is_inside_of_a_transaction() {
+    let world = World::new().await;
+    let mut psql = world.psql().await;
+    run(&mut psql, "CREATE TABLE effect (n bigint)").await;
+    let options: sqlx::postgres::PgConnectOptions = world.options.url.parse().unwrap();
+    let schema = format!("\"{}\"", world.options.schema);
+    let pool = sqlx::postgres::PgPoolOptions::new()
+        .max_connections(1)
+        // The pool's own test of a session costs polls, and it passes a session inside of a transaction.
+        .test_before_acquire(false)
+        .connect_with(options.options([("search_path", schema.as_str())]))
+        .await
+        .unwrap();
+    for polls in 1..=4 {
+        dropped(pool.begin(), polls).await;
+        let insert = sqlx::query("INSERT INTO effect VALUES (1)");
+        assert!(
+            insert.execute(&pool).await.is_ok(),
+            "the driver reports success"
+        );
+        if number(&mut psql, "SELECT count(*) FROM effect").await == 0 {
+            return;
+        }
+        run(&mut psql, "TRUNCATE effect").await;
+    }
+    panic!(
+        "every insert was seen by others: the driver has become safe, so the attack proves nothing"
+    );
+}
+
 #[tokio::test]
 async fn t20_the_ledger_is_unique_by_consumer_and_key_alone() {
     let world = World::new().await;
@@ -80,7 +141,7 @@ async fn t21_duplicates_burn_no_sequence() {
 }
 
 #[tokio::test]
-async fn t24_a_handler_works_on_the_units_own_connection() {
+async fn t24_e081_a_handler_works_on_the_units_own_connection() {
     let world = World::new().await;
     let pid = "SELECT pg_backend_pid()";
     let mut unit = world.unit(0).await;
