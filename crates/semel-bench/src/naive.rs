@@ -33,6 +33,15 @@ pub enum Ack {
     AfterCommit,
 }
 
+/// What it does with a message when its store is away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Patience {
+    /// Takes it again, until the store is back.
+    Endless,
+    /// Tries so many times more, then goes on to the next message (TRAPS T74). With 0 it drops it at once (TRAPS T73).
+    Retries(u32),
+}
+
 /// Its habits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Habits {
@@ -40,6 +49,8 @@ pub struct Habits {
     pub guard: Guard,
     /// When it acks.
     pub ack: Ack,
+    /// How long it waits for its store.
+    pub patience: Patience,
 }
 
 impl Habits {
@@ -47,6 +58,7 @@ impl Habits {
     pub const BEST: Self = Self {
         guard: Guard::UniqueKey,
         ack: Ack::AfterCommit,
+        patience: Patience::Endless,
     };
 }
 
@@ -70,6 +82,8 @@ pub enum Blow {
     None,
     /// The process dies here: an open transaction is rolled back, and what is not acked is delivered again.
     Crash,
+    /// The store cannot be reached. At [`Step::Received`] only.
+    Away,
 }
 
 /// Asked at every step of every delivery. An attack that waits holds the consumer there.
@@ -187,6 +201,10 @@ async fn work(
             Ok(Done::Applied) => tally.applied += 1,
             Ok(Done::Duplicate) => tally.duplicates += 1,
             Err(error) if in_a_row == FAILURES_MAX => return Err(error.into()),
+            Err(_) if matches!(habits.patience, Patience::Retries(most) if in_a_row > most) => {
+                tally.failures += 1;
+                in_a_row = 0;
+            }
             Ok(Done::Crashed) | Err(_) => {
                 tally.failures += 1;
                 if habits.ack == Ack::AfterCommit {
@@ -214,8 +232,10 @@ macro_rules! consumer {
             const FIND: &str = "SELECT 1 FROM bench_key WHERE consumer = 1 AND key = $1";
             const INSERT: &str =
                 "INSERT INTO bench_key (consumer, key) VALUES (1, $1) ON CONFLICT DO NOTHING";
-            if attack.strike(Step::Received, number, credit).await == Blow::Crash {
-                return Ok(Done::Crashed);
+            match attack.strike(Step::Received, number, credit).await {
+                Blow::None => {}
+                Blow::Crash => return Ok(Done::Crashed),
+                Blow::Away => return Err(sqlx::Error::PoolTimedOut),
             }
             if guard == Guard::RememberFirst {
                 let new = sqlx::query(INSERT)
@@ -278,7 +298,7 @@ macro_rules! consumer {
             }
             tx.commit().await?;
             match attack.strike(Step::Committed, number, credit).await {
-                Blow::None => Ok(Done::Applied),
+                Blow::None | Blow::Away => Ok(Done::Applied),
                 Blow::Crash => Ok(Done::Crashed),
             }
         }

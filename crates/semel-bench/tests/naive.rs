@@ -7,10 +7,10 @@
 )]
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use semel_bench::naive::{
-    Ack, Attack, Blow, Guard, Habits, Peace, SQLITE, Step, Store, consume, left,
+    Ack, Attack, Blow, Guard, Habits, Patience, Peace, SQLITE, Step, Store, consume, left,
 };
 use semel_bench::ops::Credit;
 use semel_bench::tables::Place;
@@ -134,11 +134,151 @@ impl Attack for Together {
     }
 }
 
+/// The store is away for the first deliveries, until it was asked so many times.
+struct Outage(AtomicUsize);
+
+impl Attack for Outage {
+    fn strike(&self, step: Step, _: usize, _: &Credit) -> BoxFuture<'_, Blow> {
+        let tick = |left: usize| left.checked_sub(1);
+        let away = step == Step::Received
+            && self
+                .0
+                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, tick)
+                .is_ok();
+        Box::pin(std::future::ready(if away {
+            Blow::Away
+        } else {
+            Blow::None
+        }))
+    }
+}
+
+#[tokio::test]
+async fn t73_t74_a_store_that_is_away_longer_than_the_retries_loses_messages() {
+    let credits = (0..5).map(|n| Credit {
+        id: Uuid::from_u128(n),
+        ..CREDIT
+    });
+    // Dropped at once; after two more tries; and waited for.
+    for (patience, applied) in [
+        (Patience::Retries(0), 0),
+        (Patience::Retries(2), 3),
+        (Patience::Endless, 5),
+    ] {
+        let store = sqlite().await;
+        let habits = Habits {
+            patience,
+            ..Habits::BEST
+        };
+        let outage = Arc::new(Outage(AtomicUsize::new(6)));
+        consume(&store, habits, 1, credits.clone(), outage)
+            .await
+            .unwrap();
+        let (keys, effects, _) = left(&store).await.unwrap();
+        assert_eq!((keys, effects), (applied, applied), "{patience:?}");
+    }
+}
+
+#[tokio::test]
+async fn t75_a_batch_in_one_transaction_is_frozen_by_one_copy_it_holds() {
+    let Store::Sqlite(pool) = sqlite().await else {
+        panic!("asked for SQLite");
+    };
+    let ids = [1, 2, 1, 3].map(Uuid::from_u128);
+    for _try in 0..10 {
+        let mut tx = pool.begin().await.unwrap();
+        let mut ended = Ok(());
+        for id in ids {
+            let insert = sqlx::query("INSERT INTO bench_key (consumer, key) VALUES (1, $1)");
+            ended = insert.bind(id).execute(&mut *tx).await.map(|_| ());
+            if ended.is_err() {
+                break;
+            }
+        }
+        assert!(
+            ended.is_err(),
+            "the copy fails the whole batch, however often it is tried"
+        );
+        tx.rollback().await.unwrap();
+    }
+    let (keys, ..) = left(&Store::Sqlite(pool)).await.unwrap();
+    assert_eq!(keys, 0, "and nobody in it is applied");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t71_two_copies_at_once_both_pass_a_check_that_comes_before_the_insert() {
+async fn t83_a_conflict_that_is_taken_for_a_refusal_turns_money_away() {
+    let place = place("semel_naive_t83").await;
+    let pool = place.pool(2).await.unwrap();
+    let begin = async || {
+        let mut tx = pool.begin().await.unwrap();
+        let read = "SET TRANSACTION ISOLATION LEVEL SERIALIZABLE; SELECT balance FROM bench_balance WHERE account = 1";
+        sqlx::raw_sql(read).execute(&mut *tx).await.unwrap();
+        tx
+    };
+    let take = "UPDATE bench_balance SET balance = balance - 1 WHERE account = 1";
+    sqlx::raw_sql("UPDATE bench_balance SET balance = 1000 WHERE account = 1")
+        .execute(&pool)
+        .await
+        .unwrap();
+    let (mut one, mut two) = (begin().await, begin().await);
+    sqlx::query(take).execute(&mut *one).await.unwrap();
+    one.commit().await.unwrap();
+    // The usual code: whatever the store says here is the customer's fault.
+    let answer = match sqlx::query(take).execute(&mut *two).await {
+        Ok(_) => "applied",
+        Err(_) => "insufficient_funds",
+    };
+    assert_eq!(answer, "insufficient_funds", "told to somebody who has 999");
+    drop(two);
+    drop(pool);
+    place.drop_it().await.unwrap();
+}
+
+/// Holds the first delivery behind its check until the second has committed: a retry poller took it for lost.
+struct Slow {
+    overtaken: tokio::sync::Semaphore,
+}
+
+impl Attack for Slow {
+    fn strike(&self, step: Step, delivery: usize, _credit: &Credit) -> BoxFuture<'_, Blow> {
+        Box::pin(async move {
+            match (step, delivery) {
+                (Step::Checked, 0) => self.overtaken.acquire().await.unwrap().forget(),
+                (Step::Committed, 1) => self.overtaken.add_permits(1),
+                _ => {}
+            }
+            Blow::None
+        })
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t84_a_slow_handler_that_a_retry_poller_overtakes_is_done_twice() {
+    let place = place("semel_naive_t84").await;
+    let store = Store::Postgres(place.pool(2).await.unwrap());
+    let habits = Habits {
+        guard: Guard::CheckThenInsert,
+        ..Habits::BEST
+    };
+    let slow = Slow {
+        overtaken: tokio::sync::Semaphore::new(0),
+    };
+    consume(&store, habits, 2, [CREDIT, CREDIT], Arc::new(slow))
+        .await
+        .unwrap();
+    assert_eq!(left(&store).await.unwrap(), (1, 2, 10));
+    place.drop_it().await.unwrap();
+}
+
+async fn place(name: &'static str) -> Place {
     let url = std::env::var("SEMEL_TEST_POSTGRES_URL")
         .expect("no SEMEL_TEST_POSTGRES_URL; run `scripts/test`");
-    let place = Place::named(&url, "semel_naive_t71", 10).await.unwrap();
+    Place::named(&url, name, 10).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t71_two_copies_at_once_both_pass_a_check_that_comes_before_the_insert() {
+    let place = place("semel_naive_t71").await;
     let store = Store::Postgres(place.pool(2).await.unwrap());
     let habits = Habits {
         guard: Guard::CheckThenInsert,
