@@ -2,6 +2,7 @@
 
 mod bisecting;
 mod colliding;
+mod recalling;
 mod rig;
 mod staging;
 mod toy;

@@ -15,12 +15,14 @@ use semel_storm::{SimLane, SimLedger, SimUnit};
 
 use super::toy::{HOUSE, Op, Toy};
 use crate::handler::{Fresh, Handler, Said};
-use crate::staged::handler;
+use crate::staged::{StagedHandler, handler};
 
 /// A unit in which something else happens right before one of its acts on rows.
 pub(super) struct Hooked {
     unit: SimUnit,
     acts: usize,
+    /// The ids of every read, by table.
+    pub(super) reads: Vec<(&'static str, Vec<Value>)>,
     at: usize,
     hook: Option<Box<dyn FnOnce() + Send>>,
     pub(super) backs: usize,
@@ -39,6 +41,7 @@ impl Rows for Hooked {
         lock: Lock,
     ) -> Result<Vec<Value>, Fault> {
         self.act();
+        self.reads.push((table.name, ids.to_vec()));
         self.unit.read(table, ids, lock).await
     }
 
@@ -135,6 +138,7 @@ pub(super) async fn unit(ledger: &SimLedger, lane: i16) -> Hooked {
     Hooked {
         unit,
         acts: 0,
+        reads: Vec::new(),
         at: 0,
         hook: None,
         backs: 0,
@@ -164,6 +168,14 @@ impl Hooked {
     }
 
     pub(super) async fn handle(&mut self, ops: &[Op]) -> Result<Vec<Said>, Fault> {
+        self.handle_by(&handler(Toy::default()), ops).await
+    }
+
+    pub(super) async fn handle_by(
+        &mut self,
+        toy: &StagedHandler<Toy>,
+        ops: &[Op],
+    ) -> Result<Vec<Said>, Fault> {
         let message = Message::new("", "p", Some(1));
         let binding = Binding {
             key: HOUSE,
@@ -181,7 +193,7 @@ impl Hooked {
                 last: false,
             })
             .collect();
-        handler(Toy).handle(self, &fresh).await
+        toy.handle(self, &fresh).await
     }
 }
 

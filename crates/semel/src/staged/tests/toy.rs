@@ -1,6 +1,8 @@
 //! A toy wallet for the tests: accounts with a limit, a house that only gets deltas, bets whose rollback
 //! leaves a tombstone, and a journal that is only appended.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use semel_core::fingerprint::{FieldSums, Fingerprint, Scheme};
 use semel_core::law::{Binding, Reject};
 use semel_core::message::Message;
@@ -118,8 +120,13 @@ pub(super) const UNKNOWN: Code = Code::new("account_not_found");
 pub(super) const EXISTS: Code = Code::new("account_exists");
 pub(super) const ROLLED_BACK: Code = Code::new("rolled_back_before");
 
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Toy;
+#[derive(Debug, Default)]
+pub(super) struct Toy {
+    /// The house as it knows it without looking.
+    pub(super) house: Option<Row>,
+    /// How often it was asked to recall a row.
+    pub(super) asked: AtomicUsize,
+}
 
 impl Toy {
     fn bet(bet: Key, account: Key, amount: i128, stage: &mut dyn Stage<Row>) -> Answer {
@@ -434,6 +441,13 @@ impl Staged for Toy {
             }
             Op::Broken => return Err(Fault::poison("the handler breaks")),
         })
+    }
+
+    fn recall(&self, table: usize, id: &Value) -> Option<Row> {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        self.house
+            .clone()
+            .filter(|_| table == ACCOUNTS && *id == Value::Key(HOUSE))
     }
 
     fn rebase(&self, _table: usize, row: &mut Row, base: &[i128]) {
