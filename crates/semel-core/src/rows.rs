@@ -214,3 +214,17 @@ pub trait Query: Send + Sync {
         each: &mut (dyn FnMut(&[Value]) -> bool + Send),
     ) -> impl Future<Output = Result<(), Fault>> + Send;
 }
+
+/// One small statement of a handler's own outside of units, before the first of them: for facts that are recorded once,
+/// such as the scale of an asset. What belongs to an operation belongs into its unit.
+pub trait Register: Query {
+    /// Runs `sql` with `args` in a transaction of its own. It may run twice, since the answer of its commit may be lost.
+    ///
+    /// # Errors
+    /// As [`Query::query`]; `Busy` when it conflicts with another transaction.
+    fn register(
+        &self,
+        sql: &'static str,
+        args: &[Value],
+    ) -> impl Future<Output = Result<(), Fault>> + Send;
+}

@@ -6,10 +6,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use semel::staged::{self, StagedHandler};
 use semel_core::fingerprint::Policy;
-use semel_core::rows::Query;
+use semel_core::rows::{Query, Register};
 use semel_core::{Fault, Key, Pointer};
 use semel_sqlite::Extension;
-use semel_wallet::{Balance, Check, Line, Reader, RoundView, Sweep, Wallet};
+use semel_wallet::{
+    Balance, Check, LegView, Line, OperationView, Reader, RoundView, Sweep, Wallet,
+};
 use serde::Serialize;
 
 use crate::config::{self, Consumer, DuplicateReply, House, LateWin, Whole};
@@ -63,6 +65,23 @@ pub(crate) fn sweep<Q>(
         query,
         dialect(kind),
     ))
+}
+
+/// Records the scales of a consumer's assets, and compares them with what was recorded.
+///
+/// # Errors
+///
+/// As [`handler`]; an asset has another scale than its stored amounts; the ledger cannot be reached.
+pub(crate) async fn register(
+    name: &str,
+    consumer: &Consumer,
+    ledger: &impl Register,
+    kind: Dialect,
+) -> Result<(), Failure> {
+    let wallet = wallet(name, consumer)?;
+    semel_wallet::register_scales(wallet.config(), ledger, dialect(kind))
+        .await
+        .map_err(|fault| Failure::fault(&format!("consumer `{name}`"), &fault))
 }
 
 fn wallet(name: &str, consumer: &Consumer) -> Result<Wallet, Failure> {
@@ -152,6 +171,51 @@ pub(crate) async fn reply(
         DuplicateReply::Current => reader.current_reply(key).await,
     };
     reply.map_err(|fault| unreadable(&fault))
+}
+
+/// What an applied operation did.
+///
+/// # Errors
+///
+/// The tables cannot be read.
+pub(crate) async fn told(
+    ledger: &impl Query,
+    kind: Dialect,
+    key: Key,
+) -> Result<Option<OperationView>, Failure> {
+    let told = Reader::new(ledger, dialect(kind)).told(key).await;
+    told.map_err(|fault| unreadable(&fault))
+}
+
+/// A line for each movement of an operation, or one for an operation that moved nothing.
+pub(crate) fn told_words(told: &OperationView) -> Vec<String> {
+    let OperationView {
+        op, account, legs, ..
+    } = told;
+    let nobody = || "nobody".to_owned();
+    if legs.is_empty() {
+        return vec![match account {
+            Some(account) => format!("{op}, account {account}"),
+            None => op.clone(),
+        }];
+    }
+    let words = |leg: &LegView| {
+        let LegView {
+            debit,
+            credit,
+            amount,
+            asset,
+        } = leg;
+        let asset = asset.as_deref().unwrap_or_default();
+        let debit = debit.clone().unwrap_or_else(nobody);
+        match credit {
+            Some(credit) => {
+                format!("{op}, {amount} {asset} in minor units from {debit} to {credit}")
+            }
+            None => format!("{op}, {amount} {asset} in minor units of {debit}"),
+        }
+    };
+    legs.iter().map(words).collect()
 }
 
 fn unreadable(fault: &Fault) -> Failure {

@@ -2,7 +2,7 @@
 
 use futures_util::TryStreamExt;
 use semel_core::Fault;
-use semel_core::rows::{Query, Value};
+use semel_core::rows::{Query, Register, Value};
 
 use crate::fault::fault;
 use crate::ledger::PostgresLedger;
@@ -35,5 +35,19 @@ impl Query for PostgresLedger {
         }
         session::close(connection).await;
         Ok(())
+    }
+}
+
+impl Register for PostgresLedger {
+    async fn register(&self, sql: &'static str, args: &[Value]) -> Result<(), Fault> {
+        self.shared
+            .at_desk("recording a fact", async |connection| {
+                let mut query = sqlx::query(sql).persistent(false);
+                for arg in args {
+                    query = query.bind(Scalar(arg));
+                }
+                query.execute(connection).await.map_err(fault).map(drop)
+            })
+            .await
     }
 }

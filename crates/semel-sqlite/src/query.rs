@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures_util::TryStreamExt;
 use semel_core::ledger::{ConsumerId, Parked, Reached, SourceId, Which, decode_headers};
 use semel_core::message::{Message, Position};
-use semel_core::rows::{Query, Value};
+use semel_core::rows::{Query, Register, Value};
 use semel_core::{Fault, Key};
 use sqlx::Row;
 use sqlx::sqlite::SqliteRow;
@@ -129,6 +129,16 @@ impl Query for SqliteLedger {
             Err(Stopped::Fault(fault)) => Err(fault),
             Err(Stopped::Store(error)) => Err(link.note(error)),
         }
+    }
+}
+
+impl Register for SqliteLedger {
+    async fn register(&self, sql: &'static str, args: &[Value]) -> Result<(), Fault> {
+        let _turn = self.store().turn().await;
+        let mut link = self.store().connect(Sync::Full).await?;
+        let mut bound = Args::default();
+        args.iter().for_each(|arg| value::push(&mut bound, arg));
+        link.change(sql, bound).await.map(drop)
     }
 }
 

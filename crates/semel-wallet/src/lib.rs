@@ -19,6 +19,7 @@ mod op;
 mod query;
 mod reply;
 pub mod row;
+mod scales;
 pub mod schema;
 mod sql;
 mod sweep;
@@ -33,8 +34,11 @@ pub use expire::Expired;
 pub use handler::Wallet;
 pub use model::Model;
 pub use op::{Dead, LEGS_MAX, Leg, Move, Named, Operation, Quantity, Verb, round_key};
-pub use query::{Balance, Check, Direction, Line, Reader, RoundView, StakeView, WinView};
+pub use query::{
+    Balance, Check, Direction, LegView, Line, OperationView, Reader, RoundView, StakeView, WinView,
+};
 pub use reply::Reply;
+pub use scales::register_scales;
 pub use sql::Dialect;
 pub use sweep::Sweep;
 pub use work::Work;

@@ -5,16 +5,28 @@
 pub const PART: &str = "wallet";
 
 /// For PostgreSQL.
-pub const POSTGRES: &[(&str, &str)] = &[(
-    "0001_wallet.sql",
-    include_str!("../migrations/postgres/0001_wallet.sql"),
-)];
+pub const POSTGRES: &[(&str, &str)] = &[
+    (
+        "0001_wallet.sql",
+        include_str!("../migrations/postgres/0001_wallet.sql"),
+    ),
+    (
+        "0002_asset.sql",
+        include_str!("../migrations/postgres/0002_asset.sql"),
+    ),
+];
 
 /// For SQLite.
-pub const SQLITE: &[(&str, &str)] = &[(
-    "0001_wallet.sql",
-    include_str!("../migrations/sqlite/0001_wallet.sql"),
-)];
+pub const SQLITE: &[(&str, &str)] = &[
+    (
+        "0001_wallet.sql",
+        include_str!("../migrations/sqlite/0001_wallet.sql"),
+    ),
+    (
+        "0002_asset.sql",
+        include_str!("../migrations/sqlite/0002_asset.sql"),
+    ),
+];
 
 #[cfg(test)]
 mod tests {

@@ -329,6 +329,18 @@ pub fn round_key(round: Key, account: Key) -> Key {
     .expect("two UUIDs are parts of the right size")
 }
 
+/// The key of a group's leg: the first has the operation's own, the others have inner keys, which no message can
+/// have taken.
+pub(crate) fn leg_key(group: Key, number: usize) -> Key {
+    let number = u32::try_from(number).unwrap_or(u32::MAX);
+    match number {
+        0 => group,
+        _ => group
+            .inner("leg", number)
+            .expect("the name is neither empty nor too long"),
+    }
+}
+
 /// Texts that are stored as they came.
 const STORED: [&str; 6] = ["id", "account", "hold", "round", "game", "reason"];
 

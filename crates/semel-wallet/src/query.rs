@@ -8,6 +8,7 @@ use semel_core::rows::{Query, Value};
 use semel_core::{Fault, Key, Part};
 
 use crate::expire::Expired;
+use crate::op::{LEGS_MAX, leg_key};
 use crate::reply;
 use crate::row::{
     ACCOUNT, Account, BET, Bet, OPERATION, OperationRow, ROUND, Round, RoundStatus, Row, TABLES,
@@ -19,7 +20,8 @@ mod audit;
 mod view;
 
 pub use audit::Check;
-pub use view::{Balance, Direction, Line, RoundView, StakeView, WinView};
+pub use view::{Balance, Direction, LegView, Line, OperationView, RoundView, StakeView, WinView};
+pub(crate) use view::{int, text};
 
 /// Reads the wallet's tables.
 ///
@@ -208,6 +210,23 @@ impl<'q, Q: Query> Reader<'q, Q> {
             })
             .await?;
         Ok(found.into_iter().next())
+    }
+
+    /// What an applied operation did, with the names of its accounts.
+    ///
+    /// # Errors
+    /// `Down`.
+    pub async fn told(&self, key: Key) -> Result<Option<OperationView>, Fault> {
+        let legs = (1..LEGS_MAX).map(|number| leg_key(key, number));
+        let keys: Vec<String> = std::iter::once(key)
+            .chain(legs)
+            .map(|key| key.to_string())
+            .collect();
+        let list = Value::Text(keys.join(",").into());
+        let rows = self
+            .all(self.sql.legs, &[list], |values| Ok(values.to_vec()))
+            .await?;
+        Ok(view::operation(&rows))
     }
 
     /// The original reply of an applied operation. Refused and ignored ones have theirs in the ledger.

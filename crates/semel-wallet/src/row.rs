@@ -200,7 +200,7 @@ pub struct OperationRow {
     pub reference: Option<Key>,
     /// The bet a win names.
     pub bet: Option<Key>,
-    /// The sender's reason or game.
+    /// The sender's reason or game; of an account its kind and limit, of a hold its time of expiry in Unix µs.
     pub note: Option<Box<str>>,
     /// The account of the reply, as of the answer.
     pub reply: Option<Snapshot>,

@@ -16,7 +16,7 @@ use semel::rows::{Query, Rows};
 use semel::sqlite::{Options as SqliteOptions, SqliteLedger};
 use semel::{Extension, Settings};
 use semel_storm::SimSource;
-use semel_wallet::row::BetStatus;
+use semel_wallet::row::{BetStatus, RECENT_MAX, TABLES};
 use semel_wallet::{Check, Config, Dialect, Direction, Reader, Wallet, migrations};
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, SqliteConnection};
 use support::stream::{OPENED, stream};
@@ -43,6 +43,15 @@ const CERTAIN: [&str; 10] = [
     r#"{"op":"win","id":"d10","round":"rd","account":"p1","asset":"EUR","amount":90,"bet":"d9"}"#,
 ];
 
+/// A round with more bets than its row lists, so that bets list bets.
+fn long_round() -> impl Iterator<Item = String> {
+    (0..2 * RECENT_MAX + 3).map(|number| {
+        format!(
+            r#"{{"op":"bet","id":"long-{number}","round":"long","account":"p1","asset":"EUR","amount":1}}"#
+        )
+    })
+}
+
 /// The same long day on every run, and what the model makes of it. Without messages that park: when they are
 /// released is up to the engine, and versions depend on it.
 fn day(length: usize) -> (Vec<String>, Consumer<InModel>) {
@@ -51,7 +60,10 @@ fn day(length: usize) -> (Vec<String>, Consumer<InModel>) {
     let streams = std::iter::repeat_with(|| stream(60).new_tree(&mut runner).unwrap().current());
     // Ids of one stream meet the names of the others, so later streams repeat, clash and refer back.
     let certain = OPENED.iter().chain(&CERTAIN).map(|op| (*op).to_owned());
-    let mut ops: Vec<String> = certain.chain(streams.flatten().take(length)).collect();
+    let mut ops: Vec<String> = certain
+        .chain(long_round())
+        .chain(streams.flatten().take(length))
+        .collect();
     ops.retain(|op| {
         consumer.deliver(&[op]);
         let parked = std::mem::take(&mut consumer.parked);
@@ -60,6 +72,12 @@ fn day(length: usize) -> (Vec<String>, Consumer<InModel>) {
             .for_each(|key| drop(consumer.rows.remove(key)));
         parked.is_empty()
     });
+    let chained = consumer
+        .book
+        .model
+        .rounds()
+        .any(|round| round.chain.is_some());
+    assert!(chained, "no round has more bets than its row lists");
     (ops, consumer)
 }
 
@@ -279,6 +297,34 @@ const SABOTEURS: &[(&str, &str)] = &[
         "UPDATE wallet_round SET paid = '1234567'",
     ),
     (
+        "operations_have_the_entries_they_tell",
+        "UPDATE wallet_operation SET amount = '101' WHERE id = 'd1'",
+    ),
+    (
+        "operations_refer_to_what_is_there",
+        "UPDATE wallet_operation SET reference = NULL WHERE id = 'd6'",
+    ),
+    (
+        "replies_tell_balances_of_entries",
+        "UPDATE wallet_operation SET balance = '1' WHERE id = 'd1'",
+    ),
+    (
+        "accounts_are_as_they_were_opened",
+        "UPDATE wallet_account SET status = 'closed' WHERE id = 'p1'",
+    ),
+    (
+        "holds_are_as_they_were_authorized",
+        "UPDATE wallet_hold SET credit = debit WHERE id = 'hd'",
+    ),
+    (
+        "bets_are_as_they_were_placed",
+        "UPDATE wallet_bet SET house = account WHERE status = 'open'",
+    ),
+    (
+        "rounds_are_as_their_operations_left_them",
+        "UPDATE wallet_round SET recent = NULL WHERE id = 'rd'",
+    ),
+    (
         "every_effect_has_an_applied_key",
         "DELETE FROM semel_ledger WHERE outcome = 1",
     ),
@@ -287,6 +333,181 @@ const SABOTEURS: &[(&str, &str)] = &[
         "DELETE FROM wallet_operation WHERE op = 'open_account'",
     ),
 ];
+
+const P2: &str = "(SELECT key FROM wallet_account WHERE id = 'p2')";
+
+/// Every column that a later decision or reply reads, in a row that exists, with another value. Both sides of what the
+/// entries alone would not show are among them: the amount that a reverse gives back, the account that it takes it from.
+const TAMPERED: &[(&str, &str, &str, &str)] = &[
+    ("wallet_account", "id", "'nobody'", "id = 'p1'"),
+    ("wallet_account", "asset", "'JPY'", "id = 'p1'"),
+    ("wallet_account", "kind", "'bonus'", "id = 'p1'"),
+    ("wallet_account", "limit_kind", "'none'", "id = 'p1'"),
+    ("wallet_account", "status", "'frozen'", "id = 'house'"),
+    ("wallet_account", "status", "'closed'", "id = 'p1'"),
+    ("wallet_account", "posted", "'98765432'", "id = 'p1'"),
+    ("wallet_account", "pending", "'1'", "id = 'house'"),
+    ("wallet_account", "version", "1", "id = 'p1'"),
+    ("wallet_operation", "op", "'reverse'", "id = 'd1'"),
+    ("wallet_operation", "op", "'capture'", "id = 'd1'"),
+    ("wallet_operation", "op", "'transfer'", "id = 'd6'"),
+    ("wallet_operation", "op", "'transfer'", "id = 'd4'"),
+    ("wallet_operation", "op", "'transfer'", "id = 'd7'"),
+    ("wallet_operation", "leg", "1", "id = 'd1'"),
+    ("wallet_operation", "debit", P2, "id = 'd1'"),
+    ("wallet_operation", "credit", "debit", "id = 'd1'"),
+    ("wallet_operation", "amount", "'101'", "id = 'd1'"),
+    ("wallet_operation", "asset", "'JPY'", "id = 'd1'"),
+    ("wallet_operation", "debit", "credit", "id = 'd6'"),
+    ("wallet_operation", "credit", "debit", "id = 'd6'"),
+    ("wallet_operation", "amount", "'21'", "id = 'd6'"),
+    ("wallet_operation", "asset", "'JPY'", "id = 'd6'"),
+    ("wallet_operation", "amount", "'51'", "id = 'd5'"),
+    ("wallet_operation", "reference", "NULL", "id = 'd6'"),
+    ("wallet_operation", "reference", "key", "id = 'd2'"),
+    ("wallet_operation", "reference", "key", "id = 'd10'"),
+    ("wallet_operation", "bet", "NULL", "id = 'd10'"),
+    (
+        "wallet_operation",
+        "note",
+        "'bonus none'",
+        "op = 'open_account' AND reference = (SELECT key FROM wallet_account WHERE id = 'p1')",
+    ),
+    ("wallet_operation", "refunded", "'39'", "id = 'd1'"),
+    ("wallet_operation", "refunded", "NULL", "id = 'd1'"),
+    ("wallet_operation", "reversed_by", "NULL", "id = 'd3'"),
+    ("wallet_operation", "reversed_by", "key", "id = 'd1'"),
+    ("wallet_operation", "tombstoned", "1", "id = 'd8'"),
+    ("wallet_operation", "account", P2, "id = 'd1'"),
+    ("wallet_operation", "balance", "'1'", "id = 'd1'"),
+    ("wallet_operation", "available", "'99999999'", "id = 'd1'"),
+    ("wallet_operation", "version", "1", "id = 'd1'"),
+    (
+        "wallet_entry",
+        "account",
+        "operation",
+        "operation = (SELECT key FROM wallet_operation WHERE id = 'long-1') AND amount = '-1'",
+    ),
+    (
+        "wallet_entry",
+        "operation",
+        "(SELECT key FROM wallet_operation WHERE id = 'd3')",
+        "operation = (SELECT key FROM wallet_operation WHERE id = 'd1')",
+    ),
+    (
+        "wallet_entry",
+        "amount",
+        "'101'",
+        "operation = (SELECT key FROM wallet_operation WHERE id = 'd1') AND amount = '100'",
+    ),
+    (
+        "wallet_entry",
+        "balance_after",
+        "'101'",
+        "operation = (SELECT key FROM wallet_operation WHERE id = 'd1') AND amount = '100'",
+    ),
+    ("wallet_hold", "id", "'hx'", "id = 'hd'"),
+    ("wallet_hold", "debit", "credit", "id = 'hd'"),
+    ("wallet_hold", "credit", "debit", "id = 'hd'"),
+    ("wallet_hold", "asset", "'JPY'", "id = 'hd'"),
+    ("wallet_hold", "amount", "'51'", "id = 'hd'"),
+    (
+        "wallet_hold",
+        "expires_at",
+        "(SELECT at FROM wallet_operation WHERE id = 'd1')",
+        "id = 'hd'",
+    ),
+    ("wallet_hold", "captured", "'21'", "id = 'hd'"),
+    ("wallet_hold", "remaining", "'1'", "id = 'hd'"),
+    ("wallet_hold", "status", "'open'", "id = 'hd'"),
+    (
+        "wallet_bet",
+        "round",
+        "NULL",
+        "key = (SELECT key FROM wallet_operation WHERE id = 'd9')",
+    ),
+    (
+        "wallet_bet",
+        "account",
+        P2,
+        "key = (SELECT key FROM wallet_operation WHERE id = 'd9')",
+    ),
+    (
+        "wallet_bet",
+        "house",
+        P2,
+        "key = (SELECT key FROM wallet_operation WHERE id = 'd9')",
+    ),
+    (
+        "wallet_bet",
+        "amount",
+        "'21'",
+        "key = (SELECT key FROM wallet_operation WHERE id = 'd7')",
+    ),
+    (
+        "wallet_bet",
+        "earlier",
+        "(SELECT recent FROM wallet_round WHERE id = 'rd')",
+        "key = (SELECT key FROM wallet_operation WHERE id = 'd9')",
+    ),
+    ("wallet_bet", "earlier", "NULL", "earlier IS NOT NULL"),
+    ("wallet_bet", "chain", "NULL", "chain IS NOT NULL"),
+    (
+        "wallet_bet",
+        "status",
+        "'open'",
+        "key = (SELECT key FROM wallet_operation WHERE id = 'd9')",
+    ),
+    (
+        "wallet_bet",
+        "ended_by",
+        "(SELECT key FROM wallet_operation WHERE id = 'd8')",
+        "key = (SELECT key FROM wallet_operation WHERE id = 'd9')",
+    ),
+    (
+        "wallet_bet",
+        "ended_by",
+        "NULL",
+        "key = (SELECT key FROM wallet_operation WHERE id = 'd7')",
+    ),
+    ("wallet_round", "id", "'rx'", "id = 'rd'"),
+    ("wallet_round", "round", "key", "id = 'rd'"),
+    ("wallet_round", "account", P2, "id = 'rd'"),
+    ("wallet_round", "status", "'completed'", "id = 'rd'"),
+    ("wallet_round", "status", "'cancelled'", "id = 'long'"),
+    ("wallet_round", "staked", "'1'", "id = 'rd'"),
+    ("wallet_round", "paid", "'1'", "id = 'rd'"),
+    ("wallet_round", "recent", "NULL", "id = 'rd'"),
+    ("wallet_round", "chain", "NULL", "id = 'long'"),
+    ("wallet_round", "ended_by", "key", "id = 'rd'"),
+];
+
+/// Columns that nothing decides on: what they say is for people, or is tied elsewhere by the database's own constraints.
+const FREE: [(&str, &str); 7] = [
+    ("wallet_account", "key"),
+    ("wallet_operation", "key"),
+    ("wallet_operation", "id"),
+    ("wallet_entry", "version"),
+    ("wallet_hold", "key"),
+    ("wallet_bet", "key"),
+    ("wallet_round", "key"),
+];
+
+#[test]
+fn every_column_that_a_decision_reads_is_tampered_with() {
+    for table in TABLES {
+        for column in table.columns {
+            let name = (table.name, column.name);
+            let known = TAMPERED
+                .iter()
+                .any(|(table, column, ..)| (*table, *column) == name);
+            assert!(
+                known || FREE.contains(&name) || name.1 == "game",
+                "{name:?}"
+            );
+        }
+    }
+}
 
 #[tokio::test]
 async fn on_sqlite_a_day_reads_as_the_model_and_every_saboteur_is_caught() {
@@ -342,34 +563,68 @@ async fn on_sqlite_a_day_reads_as_the_model_and_every_saboteur_is_caught() {
             "{sql}: {:?}",
             violated(&checks)
         );
+        assert_plain(&checks, sql);
+    }
+}
+
+#[tokio::test]
+async fn on_sqlite_every_tampered_column_is_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("day.db");
+    run(sqlite(&path).await, &day(0).0).await;
+    let mut own = SqliteConnection::connect(&format!("sqlite:{}", path.display()))
+        .await
+        .unwrap();
+    own.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        .await
+        .unwrap();
+    own.close().await.unwrap();
+    let copy = folder.path().join("tampered.db");
+    for (table, column, value, which) in TAMPERED {
+        std::fs::copy(&path, &copy).unwrap();
+        let mut own = SqliteConnection::connect(&format!("sqlite:{}", copy.display()))
+            .await
+            .unwrap();
+        let sql = format!("UPDATE {table} SET {column} = {value} WHERE {which}");
+        let done = own
+            .execute(sqlx::query(AssertSqlSafe(sql.clone())))
+            .await
+            .unwrap_or_else(|error| panic!("{sql}: {error}"));
+        assert!(done.rows_affected() > 0, "{sql} did nothing");
+        own.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            .await
+            .unwrap();
+        own.close().await.unwrap();
+        let checks = audited(&*sqlite(&copy).await, Dialect::Sqlite).await;
+        assert!(!violated(&checks).is_empty(), "{sql} is not found");
+        assert_plain(&checks, &sql);
+        for file in ["tampered.db-wal", "tampered.db-shm"] {
+            let _ = std::fs::remove_file(folder.path().join(file));
+        }
+    }
+}
+
+fn assert_plain(checks: &[Check], what: &str) {
+    let examples = checks.iter().flat_map(|check| &check.examples);
+    for example in examples {
+        assert!(
+            !example.contains("Some(") && !example.contains("None") && !example.contains("Key("),
+            "{what}: {example}"
+        );
     }
 }
 
 #[tokio::test]
 async fn on_postgres_a_day_reads_as_the_model_and_the_book_is_sound() {
-    let url = std::env::var("SEMEL_TEST_POSTGRES_URL")
-        .expect("SEMEL_TEST_POSTGRES_URL is not set: run `scripts/test`, which starts PostgreSQL and sets it");
-    let mut options = PostgresOptions::new(&url);
-    options.schema = format!("audit_{:016x}", rand::random::<u64>());
-    options.extensions = vec![Extension {
-        name: migrations::PART,
-        migrations: migrations::POSTGRES,
-    }];
-    let ledger = PostgresLedger::open(options.clone())
-        .await
-        .unwrap_or_else(|fault| panic!("{fault}"));
-    let ledger = Arc::new(ledger);
+    let (ledger, mut own, schema) = postgres().await;
     // Each read is a session of its own here, so a part of the day has to do.
     let (ops, consumer) = day(300);
     run(ledger.clone(), &ops).await;
     assert_reads(&Reader::new(&*ledger, Dialect::Postgres), &consumer).await;
     let checks = audited(&*ledger, Dialect::Postgres).await;
     assert_eq!(violated(&checks), Vec::<&str>::new(), "{checks:#?}");
-    let mut own = PgConnection::connect(&url).await.unwrap();
-    let sabotage = format!(
-        r#"UPDATE "{}".wallet_account SET posted = posted + 1 WHERE id = 'p1'"#,
-        options.schema
-    );
+    let sabotage =
+        format!(r#"UPDATE "{schema}".wallet_account SET posted = posted + 1 WHERE id = 'p1'"#);
     own.execute(sqlx::query(AssertSqlSafe(sabotage)))
         .await
         .unwrap();
@@ -377,6 +632,60 @@ async fn on_postgres_a_day_reads_as_the_model_and_the_book_is_sound() {
         violated(&audited(&*ledger, Dialect::Postgres).await),
         ["balance_is_the_sum_of_entries"]
     );
-    let drop = format!(r#"DROP SCHEMA "{}" CASCADE"#, options.schema);
+    let drop = format!(r#"DROP SCHEMA "{schema}" CASCADE"#);
+    own.execute(sqlx::query(AssertSqlSafe(drop))).await.unwrap();
+}
+
+/// Changes one value, sees the audit find it, and changes it back.
+async fn tamper_on_postgres(ledger: &PostgresLedger, own: &mut PgConnection, schema: &str) {
+    own.execute(sqlx::query(AssertSqlSafe(format!(
+        r#"SET search_path = "{schema}""#
+    ))))
+    .await
+    .unwrap();
+    for (table, column, value, which) in TAMPERED {
+        let sql = format!("UPDATE {table} SET {column} = {value} WHERE {which}");
+        let steps = format!("CREATE TABLE kept AS SELECT * FROM {table}; {sql}");
+        own.execute(sqlx::raw_sql(AssertSqlSafe(steps)))
+            .await
+            .unwrap_or_else(|error| panic!("{sql}: {error}"));
+        let checks = audited(ledger, Dialect::Postgres).await;
+        assert!(!violated(&checks).is_empty(), "{sql} is not found");
+        assert_plain(&checks, &sql);
+        let back =
+            format!("DELETE FROM {table}; INSERT INTO {table} SELECT * FROM kept; DROP TABLE kept");
+        own.execute(sqlx::raw_sql(AssertSqlSafe(back)))
+            .await
+            .unwrap();
+    }
+    let checks = audited(ledger, Dialect::Postgres).await;
+    assert_eq!(violated(&checks), Vec::<&str>::new(), "{checks:#?}");
+}
+
+/// A ledger in a schema of its own, and a connection beside it.
+async fn postgres() -> (Arc<PostgresLedger>, PgConnection, String) {
+    let url = std::env::var("SEMEL_TEST_POSTGRES_URL")
+        .expect("SEMEL_TEST_POSTGRES_URL is not set: run `scripts/test`, which starts PostgreSQL and sets it");
+    let mut options = PostgresOptions::new(&url);
+    options.schema = format!("audit_{:016x}", rand::random::<u64>());
+    // Each read is a session of its own, and a loaded machine is no finding.
+    options.connect_timeout_ms = 120_000;
+    options.extensions = vec![Extension {
+        name: migrations::PART,
+        migrations: migrations::POSTGRES,
+    }];
+    let ledger = PostgresLedger::open(options.clone())
+        .await
+        .unwrap_or_else(|fault| panic!("{fault}"));
+    let own = PgConnection::connect(&url).await.unwrap();
+    (Arc::new(ledger), own, options.schema)
+}
+
+#[tokio::test]
+async fn on_postgres_every_tampered_column_is_found() {
+    let (ledger, mut own, schema) = postgres().await;
+    run(ledger.clone(), &day(0).0).await;
+    tamper_on_postgres(&ledger, &mut own, &schema).await;
+    let drop = format!(r#"DROP SCHEMA "{schema}" CASCADE"#);
     own.execute(sqlx::query(AssertSqlSafe(drop))).await.unwrap();
 }

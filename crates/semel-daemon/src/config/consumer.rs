@@ -131,7 +131,7 @@ pub(crate) struct Fields {
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Wallet {
-    /// The assets and their scales: `{ EUR = 2, JPY = 0, BTC = 8 }`.
+    /// The assets and their scales: `{ EUR = 2, JPY = 0, BTC = 8 }`. The first scale of an asset is recorded; another one stops the run.
     pub(crate) assets: BTreeMap<String, Scale>,
     /// The house's account, or one for each asset: `{ EUR = "house", JPY = "house-jpy" }`.
     #[serde(default = "house")]

@@ -7,6 +7,7 @@ use semel_core::key::KeyRule;
 use semel_core::ledger::SightingKind;
 use semel_core::rows::{Query, Value};
 use semel_core::{Fingerprint, Key, Outcome};
+use semel_wallet::OperationView;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
@@ -37,6 +38,8 @@ struct Operation {
     parked: Option<Parked>,
     dead: Vec<Letter>,
     sightings: Vec<Sighting>,
+    /// What a wallet's applied operation did.
+    operation: Option<OperationView>,
 }
 
 /// Deliveries after the first.
@@ -143,11 +146,15 @@ pub(crate) async fn show(
                 continue;
             };
             found = true;
-            let derives =
-                operation.reply.is_none() && operation.outcome == Outcome::Applied.as_str();
-            if let Some(policy) = known.replies.get(&consumer.name).filter(|_| derives) {
-                let derived = wallet::reply(ledger, known.dialect, *policy, key).await?;
-                operation.reply = derived.as_deref().and_then(cells::reply);
+            let applied = operation.outcome == Outcome::Applied.as_str();
+            if let Some(policy) = known.replies.get(&consumer.name).filter(|_| applied) {
+                if operation.reply.is_none() {
+                    let derived = wallet::reply(ledger, known.dialect, *policy, key).await?;
+                    operation.reply = derived.as_deref().and_then(cells::reply);
+                }
+                operation.operation = wallet::told(ledger, known.dialect, key).await?;
+                let id = operation.operation.as_ref().map(|told| told.id.clone());
+                operation.id = operation.id.or(id);
             }
             match style {
                 Style::Json => out::json(&operation)?,
@@ -257,6 +264,7 @@ async fn operation(
         parked,
         dead,
         sightings,
+        operation: None,
     }))
 }
 
@@ -277,6 +285,9 @@ impl Operation {
         }
         if let Some(source) = &self.source {
             words.push_str(&format!(", by source {source}"));
+        }
+        for line in self.operation.iter().flat_map(wallet::told_words) {
+            words.push_str(&format!("\n  {line}"));
         }
         if let Some(reply) = &self.reply {
             words.push_str(&format!("\n  reply {reply}"));

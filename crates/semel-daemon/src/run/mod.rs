@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use semel::staged::StagedHandler;
 use semel::{Consumer, LaneRule, Ledger, Settings, Summary};
-use semel_core::rows::{Query, Rows};
+use semel_core::rows::{Register, Rows};
 use semel_core::{Fault, Pointer};
 use semel_wallet::Wallet;
 use tokio::task::JoinSet;
@@ -109,7 +109,7 @@ impl Life {
         dialect: Dialect,
     ) -> Result<(Report, Option<Failure>), Failure>
     where
-        L: Ledger + Query,
+        L: Ledger + Register,
         L::Unit: Rows,
     {
         let mut ready = Vec::new();
@@ -165,9 +165,10 @@ impl Life {
         dialect: Dialect,
     ) -> Result<(Consumer<L, StagedHandler<Wallet>>, Vec<Close>), Failure>
     where
-        L: Ledger + Query,
+        L: Ledger + Register,
         L::Unit: Rows,
     {
+        wallet::register(name, settings, &*ledger, dialect).await?;
         let handler = Arc::new(wallet::handler(name, settings)?);
         let sweep = wallet::sweep(name, settings, ledger.clone(), dialect)?;
         let orderly = self

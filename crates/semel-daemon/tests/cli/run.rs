@@ -12,6 +12,7 @@ on_both!(
     two_consumers_of_one_config_run_at_once,
     a_queue_carries_what_was_published_to_it,
     a_changed_key_rule_stops_until_it_is_accepted,
+    a_changed_scale_stops_before_anything_is_booked,
     fail_on_makes_outcomes_an_exit_code,
 );
 
@@ -132,6 +133,34 @@ fn a_changed_key_rule_stops_until_it_is_accepted(place: Place) {
     );
     place.semel(&["migrate", "--accept-key-change"]).ok();
     place.drained(&[]);
+}
+
+fn a_changed_scale_stops_before_anything_is_booked(place: Place) {
+    place.wallet("");
+    place.write_lines("ops.jsonl", OPENING);
+    place.drained(&[]);
+    let config = place.read("semel.toml");
+    place.write("semel.toml", config.replace("EUR = 2", "EUR = 0"));
+    place.write_lines(
+        "ops.jsonl",
+        OPENING.into_iter().chain([
+            r#"{"op":"transfer","id":"later","debit":"bank","credit":"p1","asset":"EUR","value":"1"}"#,
+        ]),
+    );
+    let ran = place.semel(&["run", "--until-idle"]);
+    assert_eq!(ran.code, 4, "{ran:?}");
+    assert!(
+        ran.err.contains(
+            "asset EUR is recorded with 2 digits behind the point, and the config gives it 0"
+        ),
+        "{}",
+        ran.err
+    );
+    let posted = |place: &Place| place.json(&["balance", "p1"]).ok().object()["posted"].clone();
+    assert_eq!(posted(&place), "1000");
+    place.write("semel.toml", config);
+    place.drained(&[]);
+    assert_eq!(posted(&place), "1100");
 }
 
 fn fail_on_makes_outcomes_an_exit_code(place: Place) {

@@ -107,6 +107,24 @@ fn the_facts_are_right(place: &Place, outcomes: &[Value]) {
         (&json!("bank"), &json!("-1000")),
         "derived from the wallet's rows"
     );
+    assert_eq!(
+        shown["operation"],
+        json!({ "op": "transfer", "id": "fund-p1", "account": "bank", "legs": [
+            { "debit": "bank", "credit": "p1", "amount": "1000", "asset": "EUR" },
+        ] })
+    );
+    let by_key = place
+        .json(&["show", shown["key"].as_str().unwrap()])
+        .ok()
+        .object();
+    assert_eq!(by_key["id"], "fund-p1");
+    let words = place.semel(&["show", "fund-p1"]).ok().out;
+    assert!(
+        words.contains("transfer, 1000 EUR in minor units from bank to p1"),
+        "{words}"
+    );
+    let opened = place.semel(&["show", "open-p1"]).ok().out;
+    assert!(opened.contains("open_account, account p1"), "{opened}");
     let kinds: Vec<&Value> = shown["sightings"]
         .as_array()
         .unwrap()
@@ -124,6 +142,7 @@ fn the_facts_are_right(place: &Place, outcomes: &[Value]) {
     );
     assert_eq!(early["parked"]["id"], "early");
     let refused = place.json(&["show", "t1"]).ok().object();
+    assert_eq!(refused["operation"], json!(null));
     assert_eq!(
         (&refused["outcome"], &refused["code"]),
         (&json!("refused"), &json!("insufficient_funds"))

@@ -97,3 +97,9 @@ CREATE TABLE wallet_round (
 
 -- The players of a round, for `semel round`.
 CREATE INDEX wallet_round_round ON wallet_round (round);
+
+-- The scales that amounts were written in. A consumer whose config has another one is refused.
+CREATE TABLE wallet_asset (
+    asset TEXT NOT NULL PRIMARY KEY,
+    scale INTEGER NOT NULL CHECK (scale BETWEEN 0 AND 18)
+) STRICT, WITHOUT ROWID;

@@ -8,7 +8,7 @@ use super::{Case, Stop, Wakes};
 use crate::books::Books;
 use crate::code::{Reason, Refusal};
 use crate::op::{Named, Verb};
-use crate::row::{Account, Kind, Limit, Status};
+use crate::row::{Account, Kind, Limit, OperationRow, Status};
 
 impl<B: Books + ?Sized> Case<'_, B> {
     pub(super) fn open_account(
@@ -37,8 +37,19 @@ impl<B: Books + ?Sized> Case<'_, B> {
             pending: 0,
             version: 0,
         };
+        let asset = row.asset.clone();
         self.books.put_account(row);
-        self.note_account(Verb::OpenAccount, account.key);
+        // What can never change afterwards stands in the operation too, where an audit finds it.
+        let terms = format!("{} {}", kind.as_str(), limit.as_str());
+        let note = self
+            .row(Verb::OpenAccount)
+            .refers_to(account.key)
+            .noted(Some(&terms))
+            .replied(self.snapshot(account.key));
+        self.books.put_operation(OperationRow {
+            asset: Some(asset),
+            ..note
+        });
         Ok(vec![account.key])
     }
 

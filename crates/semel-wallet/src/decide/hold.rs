@@ -50,10 +50,12 @@ impl<B: Books + ?Sized> Case<'_, B> {
                 ..Change::default()
             },
         );
+        let due = expires_us.map(|us| us.to_string());
         let row = self
             .row(Verb::Authorize)
             .moved(money)
             .refers_to(hold.key)
+            .noted(due.as_deref())
             .replied(Some(after));
         self.books.put_operation(row);
         Ok(vec![hold.key])

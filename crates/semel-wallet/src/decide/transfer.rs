@@ -5,7 +5,7 @@ use semel_core::Key;
 use super::{Case, Frozen, Stop, Wakes};
 use crate::books::Books;
 use crate::code::{Awaited, Refusal};
-use crate::op::{Leg, Move, Quantity, Verb};
+use crate::op::{Leg, Move, Quantity, Verb, leg_key};
 use crate::row::{OperationRow, Snapshot};
 
 impl<B: Books + ?Sized> Case<'_, B> {
@@ -41,7 +41,7 @@ impl<B: Books + ?Sized> Case<'_, B> {
             let money = self
                 .checked(leg)
                 .map_err(|stop| self.of_leg(stop, before[number], number))?;
-            let key = self.leg_key(number);
+            let key = leg_key(self.key, number);
             let posted = self.post(key, money, 0);
             let row = OperationRow::new(key, self.id, Verb::TransferGroup).moved(money);
             match &mut first {
@@ -61,18 +61,6 @@ impl<B: Books + ?Sized> Case<'_, B> {
             self.books.put_operation(first);
         }
         Ok(vec![self.key])
-    }
-
-    /// The first leg has the operation's key, the others have inner keys, which no message can have taken.
-    fn leg_key(&self, number: usize) -> Key {
-        let number = u32::try_from(number).unwrap_or(u32::MAX);
-        match number {
-            0 => self.key,
-            _ => self
-                .key
-                .inner("leg", number)
-                .expect("the name is neither empty nor too long"),
-        }
     }
 
     /// A refusal of one leg, told with the leg's number.

@@ -3,6 +3,7 @@
 //! database's arithmetic is trusted.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 
 use semel_core::rows::{Query, Value};
 use semel_core::{Fault, Key};
@@ -10,6 +11,8 @@ use serde::Serialize;
 
 use super::Reader;
 use super::view::{amount, int, key, text};
+
+mod ties;
 
 /// The most examples that a check tells.
 const EXAMPLES_MAX: usize = 10;
@@ -59,7 +62,6 @@ impl Check {
 pub(super) async fn run<Q: Query>(reader: &Reader<'_, Q>) -> Result<Vec<Check>, Fault> {
     let mut checks = accounts(reader).await?;
     checks.push(strays(reader).await?);
-    checks.push(operations(reader).await?);
     checks.push(
         totals(
             reader,
@@ -81,6 +83,7 @@ pub(super) async fn run<Q: Query>(reader: &Reader<'_, Q>) -> Result<Vec<Check>, 
         .await?,
     );
     checks.push(totals(reader, "paid_is_the_sum_of_wins", reader.sql.audit_paid).await?);
+    checks.extend(ties::checks(reader).await?);
     checks.extend(keys(reader).await?);
     Ok(checks)
 }
@@ -106,6 +109,11 @@ async fn grouped<Q: Query>(
         end(&group);
     }
     Ok(())
+}
+
+/// A value as people read it.
+fn plain(value: Option<impl Display>) -> String {
+    value.map_or_else(|| "unreadable".to_owned(), |value| value.to_string())
 }
 
 fn name_of(values: &[Value]) -> String {
@@ -191,10 +199,8 @@ impl Accounts {
         self.limits.that(
             unlimited || available.is_some_and(|available| available >= 0),
             || {
-                format!(
-                    "{}: posted {posted:?}, pending {pending:?}",
-                    name_of(values)
-                )
+                let (posted, pending) = (plain(posted), plain(pending));
+                format!("{}: posted {posted}, pending {pending}", name_of(values))
             },
         );
     }
@@ -210,12 +216,17 @@ impl Accounts {
             ..
         } = &sum;
         self.balance.that(posted == total, || {
-            format!("{name}: posted {posted:?}, entries {total:?}")
+            format!(
+                "{name}: posted {}, entries {}",
+                plain(*posted),
+                plain(*total)
+            )
         });
         self.versions
             .that(!sum.gap && *version == Some(*entries), || {
                 format!(
-                    "{name}: version {version:?}, {entries} entries{}",
+                    "{name}: version {}, {entries} entries{}",
+                    plain(*version),
                     if sum.gap { " with gaps" } else { "" }
                 )
             });
@@ -228,7 +239,7 @@ impl Accounts {
         self.end();
         let mut zero = Check::new("entries_sum_to_zero_per_asset");
         for (asset, sum) in &self.zero {
-            zero.that(*sum == Some(0), || format!("{asset}: {sum:?}"));
+            zero.that(*sum == Some(0), || format!("{asset}: sum {}", plain(*sum)));
         }
         vec![zero, self.balance, self.versions, self.chain, self.limits]
     }
@@ -257,26 +268,14 @@ async fn strays<Q: Query>(reader: &Reader<'_, Q>) -> Result<Check, Fault> {
     reader
         .each(reader.sql.audit_strays, &[], |values| {
             check.violated(format!(
-                "version {:?} of operation {:?}",
-                int(&values[1]),
-                key(&values[0])
+                "version {} of operation {}",
+                plain(int(&values[1])),
+                plain(key(&values[0]))
             ));
             Ok(true)
         })
         .await?;
     check.checked = counts(reader).await?[2];
-    Ok(check)
-}
-
-async fn operations<Q: Query>(reader: &Reader<'_, Q>) -> Result<Check, Fault> {
-    let mut check = Check::new("entries_of_an_operation_sum_to_zero");
-    grouped(reader, reader.sql.audit_operations, |entries| {
-        let sum = sum(entries, 1);
-        check.that(sum == Some(0), || {
-            format!("{:?}: {sum:?}", key(&entries[0][0]))
-        });
-    })
-    .await?;
     Ok(check)
 }
 
@@ -341,8 +340,11 @@ async fn refunds<Q: Query>(reader: &Reader<'_, Q>) -> Result<Check, Fault> {
         let (captured, stored, refunded) = (amount(&rows[0][2]), amount(&rows[0][3]), sum(rows, 4));
         check.that(stored == refunded && captured >= refunded, || {
             format!(
-                "{}: captured {captured:?}, refunded {stored:?}, refunds {refunded:?}",
-                name_of(&rows[0])
+                "{}: captured {}, refunded {}, refunds {}",
+                name_of(&rows[0]),
+                plain(captured),
+                plain(stored.or(Some(0))),
+                plain(refunded)
             )
         });
     })
@@ -397,7 +399,12 @@ async fn totals<Q: Query>(
         let Some((thing, sum)) = open else { return };
         let stored = amount(&thing[2]);
         check.that(stored.is_some() && stored == sum, || {
-            format!("{}: {stored:?}, rows {sum:?}", name_of(&thing))
+            format!(
+                "{}: {}, rows {}",
+                name_of(&thing),
+                plain(stored),
+                plain(sum)
+            )
         });
     };
     reader

@@ -3,6 +3,7 @@
 
 use std::fmt::Display;
 
+use bytes::Bytes;
 use semel_core::rows::{Type, Value};
 use semel_core::{Fault, Key};
 use serde::{Serialize, Serializer};
@@ -147,6 +148,52 @@ pub struct RoundView {
     pub paid: i128,
 }
 
+/// A movement of [`OperationView`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct LegView {
+    /// The account that paid or whose money is held.
+    pub debit: Option<String>,
+    /// The account that got it, or is to get it; nobody when a hold was freed.
+    pub credit: Option<String>,
+    /// How much, in minor units.
+    #[serde(serialize_with = "digits")]
+    pub amount: i128,
+    /// Of what.
+    pub asset: Option<String>,
+}
+
+/// What an applied operation did, for `semel show`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct OperationView {
+    /// What it was.
+    pub op: String,
+    /// Its id.
+    pub id: String,
+    /// The account that its reply tells.
+    pub account: Option<String>,
+    /// What it moved, reserved or freed: more than one for a group alone.
+    pub legs: Vec<LegView>,
+}
+
+/// The operation of its rows, the first leg first.
+pub(super) fn operation(rows: &[Vec<Value>]) -> Option<OperationView> {
+    let first = rows.first()?;
+    let leg = |row: &Vec<Value>| {
+        Some(LegView {
+            debit: text(&row[3]),
+            credit: text(&row[4]),
+            amount: amount(&row[5])?,
+            asset: text(&row[6]),
+        })
+    };
+    Some(OperationView {
+        op: text(&first[0])?,
+        id: text(&first[1])?,
+        account: text(&first[2]),
+        legs: rows.iter().filter_map(leg).collect(),
+    })
+}
+
 pub(super) fn line(values: &[Value]) -> Result<Line, Fault> {
     let read = || {
         let amount = amount(&values[2])?;
@@ -209,7 +256,7 @@ pub(super) fn amount(value: &Value) -> Option<i128> {
     }
 }
 
-pub(super) fn int(value: &Value) -> Option<i64> {
+pub(crate) fn int(value: &Value) -> Option<i64> {
     if let Value::Int(int) = value {
         Some(*int)
     } else {
@@ -217,7 +264,15 @@ pub(super) fn int(value: &Value) -> Option<i64> {
     }
 }
 
-fn time(value: &Value) -> Option<i64> {
+pub(super) fn bytes(value: &Value) -> Bytes {
+    if let Value::Bytes(bytes) = value {
+        bytes.clone()
+    } else {
+        Bytes::new()
+    }
+}
+
+pub(super) fn time(value: &Value) -> Option<i64> {
     if let Value::Time(us) | Value::Int(us) = value {
         Some(*us)
     } else {
@@ -225,7 +280,7 @@ fn time(value: &Value) -> Option<i64> {
     }
 }
 
-pub(super) fn text(value: &Value) -> Option<String> {
+pub(crate) fn text(value: &Value) -> Option<String> {
     if let Value::Text(text) = value {
         Some(text.to_string())
     } else {

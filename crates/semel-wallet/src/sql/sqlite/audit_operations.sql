@@ -1,5 +1,7 @@
--- Audit. No lock; reads everything, sorted.
+-- Audit: each operation with its entries. No lock; reads everything, sorted.
 SELECT
-    e.operation, e.amount
-FROM wallet_entry AS e
-ORDER BY e.operation
+    o.key, o.id, o.op, o.debit, o.credit, o.amount, o.asset, o.tombstoned, e.account, e.amount, a.asset
+FROM wallet_operation AS o
+LEFT JOIN wallet_entry AS e ON e.operation = o.key
+LEFT JOIN wallet_account AS a ON a.key = e.account
+ORDER BY o.key

@@ -1,0 +1,71 @@
+//! The scales of assets, recorded at their first use. Amounts are stored in minor units, so with another scale in
+//! the config every stored amount would change its worth in silence.
+
+use std::collections::BTreeMap;
+
+use semel_core::Fault;
+use semel_core::rows::{Register, Value};
+
+use crate::config::{Asset, Config};
+use crate::query::{int, text};
+use crate::sql::{Dialect, Statements};
+
+/// Compares the scales of the config with the recorded ones and records those of new assets. Call it before a
+/// consumer runs.
+///
+/// # Errors
+/// `Stop` when an asset was recorded with another scale; the store's otherwise.
+pub async fn register_scales(
+    config: &Config,
+    ledger: &impl Register,
+    dialect: Dialect,
+) -> Result<(), Fault> {
+    let sql = dialect.statements();
+    let recorded = compared(config, ledger, sql).await?;
+    let mut noted = false;
+    for asset in config.assets() {
+        if !recorded.contains_key(&*asset.code) {
+            let args = [
+                Value::Text((*asset.code).into()),
+                Value::Int(asset.scale.into()),
+            ];
+            ledger.register(sql.asset_note, &args).await?;
+            noted = true;
+        }
+    }
+    if noted {
+        // Another process may have recorded one of them first.
+        compared(config, ledger, sql).await?;
+    }
+    Ok(())
+}
+
+async fn compared(
+    config: &Config,
+    ledger: &impl Register,
+    sql: &Statements,
+) -> Result<BTreeMap<String, i64>, Fault> {
+    let mut recorded = BTreeMap::new();
+    let mut each = |values: &[Value]| {
+        recorded.extend(text(&values[0]).zip(int(&values[1])));
+        true
+    };
+    ledger.query(sql.assets, &[], &mut each).await?;
+    for asset in config.assets() {
+        match recorded.get(&*asset.code) {
+            Some(scale) if *scale != i64::from(asset.scale) => return Err(changed(asset, *scale)),
+            Some(_) | None => {}
+        }
+    }
+    Ok(recorded)
+}
+
+#[cold]
+fn changed(asset: &Asset, recorded: i64) -> Fault {
+    let Asset { code, scale, .. } = asset;
+    Fault::stop(format!(
+        "the asset {code} is recorded with {recorded} digits behind the point, and the config gives it {scale}: all stored \
+         amounts of it would change their worth. Set `assets.{code} = {recorded}` again, or book the other scale under a code \
+         of its own"
+    ))
+}
