@@ -112,6 +112,7 @@ struct World {
     takes: Duration,
     lanes: u16,
     knows: bool,
+    consumer: &'static str,
 }
 
 impl World {
@@ -123,6 +124,7 @@ impl World {
             takes: Duration::ZERO,
             lanes: 1,
             knows: false,
+            consumer: "credits",
         }
     }
 
@@ -151,13 +153,16 @@ impl World {
             takes: self.takes,
             knows: self.knows,
         };
-        let consumer =
-            Consumer::builder("credits", Arc::new(self.ledger.clone()), Arc::new(handler))
-                .settings(settings)
-                .sources(["sim"])
-                .enroll()
-                .await
-                .unwrap_or_else(|fault| panic!("{fault}"));
+        let consumer = Consumer::builder(
+            self.consumer,
+            Arc::new(self.ledger.clone()),
+            Arc::new(handler),
+        )
+        .settings(settings)
+        .sources(["sim"])
+        .enroll()
+        .await
+        .unwrap_or_else(|fault| panic!("{fault}"));
         let run = consumer
             .attach("sim", Arc::new(self.source.clone()))
             .run(shutdown)
@@ -296,6 +301,18 @@ async fn t75_every_message_of_a_batch_has_its_own_verdict() {
         "the right ones are blamed"
     );
     assert_eq!((world.effects(), world.source.unacked()), (13, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn t79_two_consumers_of_one_ledger_each_apply_the_same_messages() {
+    let mut world = World::new(1);
+    for consumer in ["credits", "statistics"] {
+        world.consumer = consumer;
+        world.send(numbered(20));
+        let summary = world.run_to_the_end().await;
+        assert_eq!(World::of(&summary, Outcome::Applied), 20, "{consumer}");
+    }
+    assert_eq!(world.applied(), 40);
 }
 
 #[tokio::test(start_paused = true)]

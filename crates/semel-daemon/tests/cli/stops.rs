@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use sqlx::{AssertSqlSafe, Connection, PgConnection, Row, SqliteConnection};
 
-use crate::place::{OPENING, Place, on_both, postgres_url};
+use crate::place::{Backend, OPENING, Place, on_both, postgres_url};
 use crate::run::signal;
 
 on_both!(
@@ -84,7 +84,7 @@ fn a_table_of_the_ledger_that_goes_away_stops_the_run_instead_of_a_spin(place: P
     queue(&place, "lease_ms = 60000", "");
     place.write_lines("ops.jsonl", [OPENING[0]]);
     place.semel(&["publish", "inbox", "ops.jsonl"]).ok();
-    let (mut child, _out) = started(&place);
+    let mut child = started(&place, &[]);
     sql(&place, "ALTER TABLE semel_parked RENAME TO elsewhere");
     assert_eq!(ended(&mut child), Some(4));
     let left =
@@ -99,7 +99,7 @@ fn a_clean_stop_gives_back_what_was_leased(place: Place) {
         |i: u32| format!(r#"{{"op":"open_account","id":"o{i}","account":"a{i}","asset":"EUR"}}"#);
     place.write_lines("ops.jsonl", (0..3_000).map(open));
     place.semel(&["publish", "inbox", "ops.jsonl"]).ok();
-    let (mut child, _out) = started(&place);
+    let mut child = started(&place, &[]);
     signal(&child, "TERM");
     assert_eq!(ended(&mut child), Some(143));
     let waiting = sql(&place, "SELECT count(*) FROM semel_queue").unwrap();
@@ -127,15 +127,92 @@ fn queue(place: &Place, source: &str, consumer: &str) {
     ));
 }
 
-/// A run that has told its first outcome.
-fn started(place: &Place) -> (Child, BufReader<std::process::ChildStdout>) {
+/// A run that has told its first outcome. What else it prints is read and thrown away, so that it never waits for us.
+fn started(place: &Place, args: &[&str]) -> Child {
     let mut child = place
-        .command(&["run", "--json", "--outcomes", "-"])
+        .command(&[&["run", "--json", "--outcomes", "-"], args].concat())
         .stdout(Stdio::piped())
-        .stderr(Stdio::null())
+        .stderr(Stdio::piped())
         .spawn()
         .unwrap();
     let mut out = BufReader::new(child.stdout.take().unwrap());
     out.read_line(&mut String::new()).unwrap();
-    (child, out)
+    std::thread::spawn(move || std::io::copy(&mut out, &mut std::io::sink()));
+    child
+}
+
+/// Runs a statement as the server's operator.
+fn operate(sql: &str) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let mut connection = PgConnection::connect(&postgres_url()).await.unwrap();
+        sqlx::raw_sql(AssertSqlSafe(sql.to_owned()))
+            .execute(&mut connection)
+            .await
+            .unwrap();
+    });
+}
+
+#[test]
+fn e017_a_server_that_ends_every_session_and_lets_nobody_in_is_waited_for() {
+    let place = Place::new(Backend::Postgres);
+    let role = format!("semel_e017_{}", std::process::id());
+    operate(&format!(
+        "CREATE ROLE {role} LOGIN SUPERUSER PASSWORD 'semel'"
+    ));
+    let url = postgres_url();
+    let (_, server) = url.split_once('@').unwrap();
+    queue(&place, "lease_ms = 15000", "batch_count_max = 5");
+    let config = place.read("semel.toml");
+    let (head, _) = url.split_once('@').unwrap();
+    let ours = config.replace(
+        &format!("{head}@{server}"),
+        &format!("postgres://{role}:semel@{server}"),
+    );
+    assert_ne!(ours, config);
+    place.write("semel.toml", ours);
+    let open =
+        |i: u32| format!(r#"{{"op":"open_account","id":"o{i}","account":"a{i}","asset":"EUR"}}"#);
+    place.write_lines("ops.jsonl", (0..1_500).map(open));
+    place.semel(&["publish", "inbox", "ops.jsonl"]).ok();
+    let mut child = started(&place, &["--until-idle"]);
+    operate(&format!(
+        "ALTER ROLE {role} NOLOGIN; SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '{role}'"
+    ));
+    let mut words = BufReader::new(child.stderr.take().unwrap()).lines();
+    let mut said = Vec::new();
+    while !said
+        .last()
+        .is_some_and(|line: &String| line.contains("paused"))
+    {
+        let Some(line) = words.next() else {
+            panic!("it ended: {:?}: {said:#?}", child.wait().unwrap().code());
+        };
+        said.push(line.unwrap());
+    }
+    // Whatever it goes on to say is read, so that it never waits for us.
+    std::thread::spawn(move || words.count());
+    // Nothing is acked that is not in the ledger: what left the queue has its row.
+    let sum = "SELECT (SELECT count(*) FROM semel_queue) + (SELECT count(*) FROM semel_ledger)";
+    assert!(sql(&place, sum) >= Some(1_500));
+    assert!(sql(&place, "SELECT count(*) FROM semel_queue") > Some(0));
+    operate(&format!("ALTER ROLE {role} LOGIN"));
+    assert_eq!(ended(&mut child), Some(0), "it goes on by itself");
+    assert_eq!(
+        sql(
+            &place,
+            "SELECT count(*) FROM semel_ledger WHERE outcome = 1"
+        ),
+        Some(1_500)
+    );
+    assert_eq!(
+        sql(&place, "SELECT count(*) FROM wallet_account"),
+        Some(1_500)
+    );
+    assert_eq!(sql(&place, "SELECT count(*) FROM semel_dead"), Some(0));
+    drop(place);
+    operate(&format!("DROP OWNED BY {role} CASCADE; DROP ROLE {role}"));
 }
