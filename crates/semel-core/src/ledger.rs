@@ -526,7 +526,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn headers_come_back_in_order_with_repeated_names_and_binary_values() {
+    fn e126_headers_come_back_in_order_with_repeated_names_and_binary_values() {
         let headers: Headers = vec![
             ("dup".to_owned(), Bytes::from_static(b"\x00\xff")),
             ("dup".to_owned(), Bytes::new()),

@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn text_of_a_sender_cannot_steer_the_terminal() {
+    fn e127_text_of_a_sender_cannot_steer_the_terminal() {
         assert_eq!(plain("pay-1\n\tok"), "pay-1\n\tok");
         assert_eq!(plain("\u{1b}]0;pwn\u{7}"), "\\u{1b}]0;pwn\\u{7}");
         assert_eq!(plain("a\rb\u{9b}\u{202e}"), "a\\u{d}b\\u{9b}\\u{202e}");
