@@ -14,10 +14,6 @@ use semel_bench::measure::Taken;
 use semel_bench::ops::{self, Shape, Work};
 use semel_bench::tables::Error;
 
-/// As the daemon has it; the rivals gain by it too.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 const ACCOUNTS: u64 = 10_000;
 const SEED: u64 = 20_261_129;
 /// Enough for its rate; the whole work would take it minutes.

@@ -37,10 +37,6 @@ use crate::exit::{Exit, Failure};
 use crate::ledger::{Tables, on_ledger};
 use crate::out::Style;
 
-/// A message makes and drops some dozens of small things, and lanes do it on all cores.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 fn main() -> ExitCode {
     let cli = Cli::parse();
     log_to_stderr();

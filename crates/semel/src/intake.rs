@@ -13,7 +13,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::handler::{Bound, Handler};
-use crate::settings::LaneRule;
+use crate::settings::{LaneRule, Settings};
 use crate::shared::{Flow, Shared, Underway};
 use crate::unit::Item;
 
@@ -23,6 +23,13 @@ const GOODBYE: Duration = Duration::from_millis(500);
 /// What a message holds beside its own size while it is under way: its parsed form, its place in a lane's queue and in
 /// the position window, and the source's copy (measured: a kilobyte in all for a payload of 85 bytes).
 const HELD_BYTES: usize = 640;
+
+/// How many full units a lane is read ahead, on average. Neither speed nor an outage asks for more, and what waits
+/// in memory is late.
+const READ_AHEAD: usize = 8;
+
+/// Reading ahead is not stopped below this many messages in all, however small the units are.
+const AHEAD_COUNT_MIN: usize = 1_024;
 
 /// A message in a lane's queue.
 pub(crate) struct Queued<W> {
@@ -151,6 +158,7 @@ impl<L: Ledger, H: Handler<L::Unit>> Intake<L, H> {
             .message
             .size()
             .saturating_add(HELD_BYTES)
+            .max(least_share(&shared.settings))
             .min(shared.settings.memory_bytes_max);
         let wanted = u32::try_from(wanted).unwrap_or(u32::MAX);
         let permit = match shared.budget.clone().try_acquire_many_owned(wanted) {
@@ -237,6 +245,15 @@ impl<L: Ledger, H: Handler<L::Unit>> Intake<L, H> {
             ticket,
         });
     }
+}
+
+/// What the smallest message takes of the budget, so that the budget also bounds their number.
+fn least_share(settings: &Settings) -> usize {
+    let unit = settings
+        .batch_count_max
+        .saturating_mul(settings.lanes.into());
+    let ahead = unit.saturating_mul(READ_AHEAD).max(AHEAD_COUNT_MIN);
+    settings.memory_bytes_max / ahead
 }
 
 /// A message's binding and the handler's lane for it.

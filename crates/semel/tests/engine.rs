@@ -674,3 +674,59 @@ async fn lost_commits_stop_the_consumer() {
         "only {stopped} of 20 lost commits were noticed"
     );
 }
+
+/// Counts what it hands out.
+struct Teller {
+    source: SimSource,
+    out: AtomicUsize,
+}
+
+impl Source for Teller {
+    fn receive(&self, limit: Limit) -> BoxFuture<'_, Result<Received, Fault>> {
+        Box::pin(async move {
+            let received = self.source.receive(limit).await?;
+            if let Received::Batch(batch) = &received {
+                self.out.fetch_add(batch.len(), Ordering::Relaxed);
+            }
+            Ok(received)
+        })
+    }
+
+    fn settle(&self, settlements: Settlements) -> BoxFuture<'_, Result<Settled, Fault>> {
+        self.source.settle(settlements)
+    }
+}
+
+/// How many of 5 000 small messages are handed out while the first one lingers in its unit.
+async fn read_ahead(memory_bytes_max: usize) -> usize {
+    let (ledger, source) = (SimLedger::new(1), SimSource::new(1));
+    source.push_payload("p", br#"{"id":"slow","do":"linger"}"#.to_vec());
+    for n in 0..5_000 {
+        source.push_payload("p", format!(r#"{{"id":"{n}"}}"#).into_bytes());
+    }
+    let teller = Arc::new(Teller {
+        source,
+        out: AtomicUsize::new(0),
+    });
+    let small = Settings {
+        batch_count_max: 10,
+        memory_bytes_max,
+        ..settings(1)
+    };
+    let running = run_from(&ledger, teller.clone(), small);
+    let look = async {
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        teller.out.load(Ordering::Relaxed)
+    };
+    let ((summary, _), out) = tokio::join!(running, look);
+    assert_eq!(summary.unwrap().messages, 5_001);
+    out
+}
+
+#[tokio::test(start_paused = true)]
+async fn reading_ahead_is_bounded_by_the_memory_budget_and_by_number() {
+    let by_bytes = read_ahead(20_000).await;
+    assert!((11..=40).contains(&by_bytes), "{by_bytes}");
+    let by_number = read_ahead(64 << 20).await;
+    assert!((1_000..=1_100).contains(&by_number), "{by_number}");
+}
