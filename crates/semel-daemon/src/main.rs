@@ -59,6 +59,8 @@ fn log_to_stderr() {
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
+        // It would tell a closed stderr that stderr is closed, and panic.
+        .log_internal_errors(false)
         .with_target(false)
         .init();
 }
