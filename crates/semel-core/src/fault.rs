@@ -68,6 +68,18 @@ impl Fault {
         Self::new(Class::Stop, error)
     }
 
+    /// The store or broker does not serve us, and waiting would not change it: no such topic, not our tables, no
+    /// right. A [`Class::Stop`] that endangers no data; [`Fault::is_refusal`] tells it from the others.
+    pub fn refused(error: impl Into<Box<dyn Error + Send + Sync + 'static>>) -> Self {
+        Self::new(Class::Stop, Refused(error.into()))
+    }
+
+    /// Whether this was made by [`Fault::refused`].
+    #[must_use]
+    pub fn is_refusal(&self) -> bool {
+        self.error.is::<Refused>()
+    }
+
     /// The handler asks to be run again; see [`Class::Retry`].
     pub fn retry(error: impl Into<Box<dyn Error + Send + Sync + 'static>>) -> Self {
         Self::new(Class::Retry, error)
@@ -92,6 +104,22 @@ impl Fault {
             cause = error.source();
         }
         text
+    }
+}
+
+/// The mark of a refusal. Says what it holds, and nothing itself.
+#[derive(Debug)]
+struct Refused(Box<dyn Error + Send + Sync + 'static>);
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl Error for Refused {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.0.source()
     }
 }
 

@@ -230,7 +230,6 @@ pub(crate) enum Config {
     /// A complete file with comments.
     Default,
     /// The reference page, as Markdown.
-    #[command(hide = true)]
     Reference,
 }
 

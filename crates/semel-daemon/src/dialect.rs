@@ -43,7 +43,21 @@ impl Dialect {
                 "`{shown}` names no file: a ledger in memory would be forgotten; write `sqlite:PATH`"
             ));
         }
+        if dialect == Self::Postgres {
+            semel_postgres::Options::new(url).check()?;
+        }
         Ok(dialect)
+    }
+
+    /// What is wrong with the name of PostgreSQL's schema.
+    ///
+    /// # Errors
+    ///
+    /// A sentence.
+    pub(crate) fn schema_checked(schema: &str) -> Result<(), String> {
+        let mut options = semel_postgres::Options::new("postgres://localhost/semel");
+        schema.clone_into(&mut options.schema);
+        options.check()
     }
 
     /// The file of a SQLite URL (`sqlite:PATH`, `sqlite://PATH`), relative to the config file's folder. None for a

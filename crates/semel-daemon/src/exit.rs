@@ -75,10 +75,13 @@ impl Failure {
     /// A fault of a ledger or source, met while doing `what`.
     pub(crate) fn fault(what: &str, fault: &Fault) -> Self {
         let exit = match fault.class {
-            Class::Stop => Exit::Stopped,
-            Class::Down | Class::Busy | Class::Retry | Class::Poison | Class::Unclassified => {
-                Exit::Away
-            }
+            Class::Stop if !fault.is_refusal() => Exit::Stopped,
+            Class::Stop
+            | Class::Down
+            | Class::Busy
+            | Class::Retry
+            | Class::Poison
+            | Class::Unclassified => Exit::Away,
         };
         Self::new(exit, format!("{what}: {}", fault.detail()))
     }

@@ -9,7 +9,7 @@ use semel_sqlite::SqliteLedger;
 use crate::config::{Ledger as Settings, Loaded, Secret, masked};
 use crate::dialect::Dialect;
 use crate::exit::{Exit, Failure};
-use crate::{migrate, wallet};
+use crate::wallet;
 
 /// A ledger of any dialect.
 #[derive(Debug, Clone)]
@@ -103,7 +103,12 @@ impl Place {
 ///
 /// As [`Place::of`].
 pub(crate) fn place(loaded: &Loaded) -> Result<Place, Failure> {
-    Place::of(&loaded.config.ledger.url, &loaded.base)
+    let ledger = &loaded.config.ledger;
+    let place = Place::of(&ledger.url, &loaded.base)?;
+    if place.dialect == Dialect::Postgres {
+        Dialect::schema_checked(&ledger.schema).map_err(Failure::usage)?;
+    }
+    Ok(place)
 }
 
 /// Opens the ledger.
@@ -120,23 +125,9 @@ pub(crate) async fn open(loaded: &Loaded, tables: Tables) -> Result<Ledger, Fail
         );
         return Err(Failure::new(Exit::Away, message));
     }
-    match connect(&place, &loaded.config.ledger, tables).await {
-        Ok(ledger) => Ok(ledger),
-        Err(fault) => {
-            let failure = Failure::fault("the ledger cannot be opened", &fault);
-            // Tables that are only older are no danger: the database is not ready for us yet.
-            let older =
-                failure.exit == Exit::Stopped && migrate::pending(loaded, &place).await.is_ok();
-            Err(if older {
-                Failure {
-                    exit: Exit::Away,
-                    ..failure
-                }
-            } else {
-                failure
-            })
-        }
-    }
+    connect(&place, &loaded.config.ledger, tables)
+        .await
+        .map_err(|fault| Failure::fault("the ledger cannot be opened", &fault))
 }
 
 /// Opens a ledger at a place.

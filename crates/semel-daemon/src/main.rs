@@ -23,6 +23,7 @@ mod sources;
 mod wallet;
 
 use std::collections::BTreeMap;
+use std::io::IsTerminal;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -49,18 +50,35 @@ fn main() -> ExitCode {
     }
 }
 
-/// What is logged without `SEMEL_LOG`: warnings, but not those of clients about events that our own rooms tell.
-const DEFAULT_LOG: &str = "warn,lapin=off,rdkafka::consumer=off";
+/// What is logged without `SEMEL_LOG`: warnings, but none of clients about events that our own rooms tell.
+const DEFAULT_LOG: &str = "warn,sqlx=off,sqlx_core=off,sqlx_postgres=off,sqlx_sqlite=off,lapin=off,amq_protocol=off,rdkafka::consumer=off";
 
-/// Logs go to stderr like all words. `SEMEL_LOG` chooses which, in the manner of `RUST_LOG`.
+/// What is never logged, whatever `SEMEL_LOG` says: rooms of drivers that write URLs, password files and login frames.
+const NEVER_LOGGED: [&str; 5] = [
+    "sqlx_postgres::options=off",
+    "lapin::frames=off",
+    "lapin::channels=off",
+    "lapin::io_loop=off",
+    "lapin::connection=off",
+];
+
+/// Logs go to stderr like all words. `SEMEL_LOG` chooses which, in the manner of `RUST_LOG`. Colours are for
+/// terminals, and for those who do not set `NO_COLOR`.
 fn log_to_stderr() {
-    let filter = tracing_subscriber::EnvFilter::try_from_env("SEMEL_LOG")
-        .unwrap_or_else(|_| DEFAULT_LOG.into());
+    let chosen = tracing_subscriber::EnvFilter::try_from_env("SEMEL_LOG");
+    let mut filter = chosen.unwrap_or_else(|_| DEFAULT_LOG.into());
+    for never in NEVER_LOGGED {
+        if let Ok(never) = never.parse() {
+            filter = filter.add_directive(never);
+        }
+    }
+    let colours = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
         // It would tell a closed stderr that stderr is closed, and panic.
         .log_internal_errors(false)
+        .with_ansi(colours && std::io::stderr().is_terminal())
         .with_target(false)
         .init();
 }

@@ -25,18 +25,8 @@ struct Report {
 }
 
 impl Report {
-    /// Semel's own migrations by their names, those of a handler with its name in front.
-    fn new(migrated: Migrated) -> Self {
-        let name = |name: String| {
-            let name = name.strip_suffix(".sql").unwrap_or(&name);
-            name.strip_prefix("semel/").unwrap_or(name).to_owned()
-        };
-        let Migrated { from, to, applied } = migrated;
-        Self {
-            from,
-            to,
-            applied: applied.into_iter().map(name).collect(),
-        }
+    fn new(Migrated { from, to, applied }: Migrated) -> Self {
+        Self { from, to, applied }
     }
 
     fn words(&self, dry_run: bool) -> String {

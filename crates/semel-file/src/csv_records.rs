@@ -44,12 +44,12 @@ impl Records {
         let mut reader = ReaderBuilder::new().flexible(true).from_reader(file);
         let header = reader
             .headers()
-            .map_err(|e| Fault::stop(format!("the header of `{shown}` cannot be read: {e}")))?;
+            .map_err(|e| Fault::refused(format!("the header of `{shown}` cannot be read: {e}")))?;
         let names: Vec<String> = header.iter().map(str::to_owned).collect();
         let mut sorted = names.clone();
         sorted.sort_unstable();
         if let Some(twice) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
-            return Err(Fault::stop(format!(
+            return Err(Fault::refused(format!(
                 "the header of `{shown}` names `{}` twice: rename a column",
                 twice[0]
             )));

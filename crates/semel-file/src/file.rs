@@ -87,7 +87,7 @@ impl FileSource {
         let mut reached = Vec::with_capacity(settings.paths.len());
         for (i, path) in settings.paths.iter().enumerate() {
             if settings.paths[..i].contains(path) {
-                return Err(Fault::stop(format!(
+                return Err(Fault::refused(format!(
                     "`{path}` is listed twice in `paths`: each file is one partition"
                 )));
             }
@@ -134,7 +134,7 @@ fn open_all(settings: &Settings, reached: &[Option<Reached>]) -> Result<Vec<Open
         let format = settings.format.unwrap_or_else(|| Format::of_name(&place));
         let feed = Feed::open(&place, format, settings.message_bytes_max, reached.as_ref())?;
         let partition =
-            u32::try_from(i).map_err(|_| Fault::stop("more files than a source can number"))?;
+            u32::try_from(i).map_err(|_| Fault::refused("more files than a source can number"))?;
         Ok(Opened {
             partition,
             path: path.clone(),

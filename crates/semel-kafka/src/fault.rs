@@ -10,12 +10,10 @@ pub(crate) fn classify(what: &str, error: &KafkaError) -> Fault {
     match error {
         KafkaError::MessageConsumptionFatal(_) => Fault::stop(text),
         _ => match error.rdkafka_error_code() {
-            Some(
-                Code::Fatal
-                | Code::FencedInstanceId
-                | Code::InconsistentGroupProtocol
-                | Code::UnsupportedSASLMechanism,
-            ) => Fault::stop(text),
+            Some(Code::Fatal | Code::FencedInstanceId | Code::InconsistentGroupProtocol) => {
+                Fault::stop(text)
+            }
+            Some(Code::UnsupportedSASLMechanism) => Fault::refused(text),
             _ => Fault::down(text),
         },
     }

@@ -59,7 +59,7 @@ impl Probe {
             Some(RDKafkaErrorCode::UnknownTopicOrPartition | RDKafkaErrorCode::UnknownTopic) => {
                 Err(unknown_topic(topic))
             }
-            Some(RDKafkaErrorCode::TopicAuthorizationFailed) => Err(Fault::stop(format!(
+            Some(RDKafkaErrorCode::TopicAuthorizationFailed) => Err(Fault::refused(format!(
                 "kafka: the broker does not let us read topic `{topic}`; grant Describe and Read on it"
             ))),
             Some(code) => Err(Fault::down(format!("kafka: topic `{topic}`: {code}"))),
@@ -231,7 +231,7 @@ impl Probe {
 }
 
 pub(crate) fn unknown_topic(topic: &str) -> Fault {
-    Fault::stop(format!(
+    Fault::refused(format!(
         "kafka: there is no topic `{topic}`; make it, or correct `topics`"
     ))
 }

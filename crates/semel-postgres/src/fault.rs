@@ -45,7 +45,12 @@ fn of_code(code: &str) -> Class {
 
 /// The fault of an error of our own statements.
 pub(crate) fn fault(error: sqlx::Error) -> Fault {
-    Fault::new(classify(&error), error)
+    // Damage is for somebody to look at; a missing grant or table endangers nothing.
+    let damage = ["XX001", "XX002"].iter().any(|code| has_code(&error, code));
+    match classify(&error) {
+        Class::Stop if !damage => Fault::refused(error),
+        class => Fault::new(class, error),
+    }
 }
 
 /// Whether a lock could not be had in time.

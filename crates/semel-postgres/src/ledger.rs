@@ -114,7 +114,7 @@ impl PostgresLedger {
             return Ok(ledger);
         }
         if !ledger.shared.options.migrate {
-            return Err(Fault::stop(format!(
+            return Err(Fault::refused(format!(
                 "the schema lacks {}; run `semel migrate`",
                 pending.join(", ")
             )));

@@ -2,7 +2,7 @@
 //! once share.
 
 use semel_core::Fault;
-use semel_sql::{Extension, Migrated};
+use semel_sql::{Extension, Migrated, OWN_PART, migration_name, migration_stem};
 use sqlx::{PgConnection, Row};
 
 use crate::fault::fault;
@@ -13,11 +13,8 @@ use crate::sql;
 
 /// Semel's own.
 const OWN: Extension = Extension {
-    name: "semel",
-    migrations: &[(
-        "0001_ledger.sql",
-        include_str!("../migrations/0001_ledger.sql"),
-    )],
+    name: OWN_PART,
+    migrations: &[("0001_ledger", include_str!("../migrations/0001_ledger.sql"))],
 };
 
 /// First half of the advisory lock's number: `seml` in ASCII. The second half is the schema's.
@@ -61,7 +58,7 @@ impl PostgresLedger {
                 .zip(part.migrations)
                 .filter(|(number, _)| *number > version)
             {
-                migrated.applied.push(format!("{}/{name}", part.name));
+                migrated.applied.push(migration_name(part.name, name));
                 if !dry_run {
                     run(&mut connection, part.name, number, name, sql).await?;
                 }
@@ -123,8 +120,8 @@ async fn version(connection: &mut PgConnection, part: &Extension) -> Result<i32,
     let known = known(part);
     if least > known {
         return Err(Fault::stop(format!(
-            "the schema of `{}` is at version {version} and needs a program that knows version {least}; this one knows \
-             {known}: run a newer program",
+            "the tables of `{}` are newer (version {version}, for programs that know version {least}) than this program \
+             (version {known}); run a newer program",
             part.name
         )));
     }
@@ -140,13 +137,16 @@ async fn run(
     name: &str,
     sql: &'static str,
 ) -> Result<(), Fault> {
-    session::script(connection, sql)
-        .await
-        .map_err(|error| Fault::new(error.class, format!("migration {part}/{name}: {error}")))?;
+    session::script(connection, sql).await.map_err(|error| {
+        Fault::new(
+            error.class,
+            format!("migration {}: {error}", migration_name(part, name)),
+        )
+    })?;
     let note = sqlx::query(sql!("schema_note"))
         .persistent(false)
         .bind(part)
         .bind(version)
-        .bind(name);
+        .bind(migration_stem(name));
     note.execute(connection).await.map(drop).map_err(fault)
 }

@@ -33,6 +33,24 @@ pub struct Options {
     pub extensions: Vec<Extension>,
 }
 
+/// PostgreSQL keeps this much of a name, and cuts the rest off.
+const NAME_BYTES_MAX: usize = 63;
+
+/// The parameters that have an effect behind a URL's `?`.
+const PARAMETERS: &[&str] = &[
+    "sslmode",
+    "sslrootcert",
+    "sslcert",
+    "sslkey",
+    "host",
+    "hostaddr",
+    "port",
+    "dbname",
+    "user",
+    "password",
+    "options",
+];
+
 impl Options {
     /// Defaults behind a URL: the schema `public`, migrated.
     pub fn new(url: impl Into<String>) -> Self {
@@ -58,20 +76,64 @@ impl Options {
             .saturating_add(5_000)
     }
 
+    /// Whether these can ever work. Opens nothing.
+    ///
+    /// # Errors
+    /// A sentence, which repeats nothing of the URL but the name of a parameter.
+    pub fn check(&self) -> Result<(), String> {
+        self.driver()?;
+        let bytes = self.schema.len();
+        if bytes == 0 || bytes > NAME_BYTES_MAX {
+            return Err(format!(
+                "the schema's name has {bytes} bytes; PostgreSQL takes 1 to {NAME_BYTES_MAX} and would cut it in silence"
+            ));
+        }
+        Ok(())
+    }
+
+    fn driver(&self) -> Result<PgConnectOptions, String> {
+        const FORM: &str = "write `postgres://USER:PASSWORD@HOST:PORT/DATABASE`";
+        let rest = self
+            .url
+            .strip_prefix("postgres://")
+            .or_else(|| self.url.strip_prefix("postgresql://"));
+        let rest = rest.ok_or_else(|| format!("the URL is none of PostgreSQL; {FORM}"))?;
+        if rest.contains('#') {
+            return Err("the URL holds a `#`, which would end it; write it as `%23`".to_owned());
+        }
+        // Before the driver sees them: it would ignore an unknown parameter, and log its value.
+        let query = rest.split_once('?').map_or("", |(_, query)| query);
+        let pairs = query.split('&').filter(|pair| !pair.is_empty());
+        for pair in pairs {
+            let name = pair.split_once('=').map_or("", |(name, _)| name);
+            if PARAMETERS.contains(&name) {
+                continue;
+            }
+            let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+            return Err(if name.is_empty() || !name.chars().all(plain) {
+                "the URL's part behind `?` is not NAME=VALUE; write a `?` of the password as `%3F`"
+                    .to_owned()
+            } else {
+                format!(
+                    "the URL's parameter `{name}` is not known; known are {}",
+                    PARAMETERS.join(", ")
+                )
+            });
+        }
+        PgConnectOptions::from_str(&self.url).map_err(|_| {
+            format!(
+                "the URL cannot be read; {FORM}, with what is special in it as `%` and two digits"
+            )
+        })
+    }
+
     /// The driver's form.
     ///
     /// # Errors
     /// `Stop` when the URL is none. The text never repeats the URL.
     pub(crate) fn parse(&self) -> Result<PgConnectOptions, Fault> {
-        let scheme = self.url.starts_with("postgres://") || self.url.starts_with("postgresql://");
-        let parsed = PgConnectOptions::from_str(&self.url)
-            .ok()
-            .filter(|_| scheme);
-        let options = parsed.ok_or_else(|| {
-            Fault::stop(
-                "the ledger's URL is not one; write `postgres://USER:PASSWORD@HOST:PORT/DATABASE`",
-            )
-        })?;
+        self.check().map_err(Fault::refused)?;
+        let options = self.driver().map_err(Fault::refused)?;
         // A staged handler prepares about six statements a table.
         Ok(options
             .application_name("semel")
@@ -91,4 +153,44 @@ impl fmt::Debug for Options {
 /// An SQL identifier, quoted.
 pub(crate) fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_work_is_told_and_repeats_no_secret() {
+        for url in [
+            "postgres:u:hunter2@h/d",
+            "mysql://u:hunter2@h/d",
+            "postgres://u:hunter2@h:99999/d",
+            "postgres://u:hun?ter2@h/d",
+            "postgres://u:hun#ter2@h/d",
+            "postgres://u@h/d?pasword=hunter2",
+            "postgres://u@h/d?hunter2",
+            "postgres://u@h/d?sslmode=hunter2",
+        ] {
+            let told = Options::new(url).check().unwrap_err();
+            assert!(
+                !told.contains("hun") && !told.contains("ter2"),
+                "{url}: {told}"
+            );
+        }
+        assert_eq!(
+            Options::new("postgres://u:p@h:5433/d?sslmode=require&options=-c%20x%3Dy").check(),
+            Ok(())
+        );
+    }
+
+    #[test]
+    fn a_schema_name_that_the_server_would_cut_is_refused() {
+        let mut options = Options::new("postgres://u:p@h/d");
+        options.schema = "s".repeat(63);
+        assert_eq!(options.check(), Ok(()));
+        options.schema = "s".repeat(64);
+        assert!(options.check().unwrap_err().contains("64 bytes"));
+        options.schema = String::new();
+        assert!(options.check().is_err());
+    }
 }

@@ -16,6 +16,6 @@ mod watch;
 pub use handler::{Bound, PerMessage, bind};
 pub use lend::Lend;
 pub use letter::letter_id;
-pub use schema::{Extension, Migrated};
+pub use schema::{Extension, Migrated, OWN_PART, migration_name, migration_stem};
 pub use tx::Tx;
 pub use watch::Watch;

@@ -98,28 +98,41 @@ pub(crate) fn of_store(file: &Arc<Path>, class: Class, error: sqlx::Error) -> Fa
         }
         _ => "it refused a statement",
     };
-    Fault::new(
-        class,
-        StoreError {
-            file: file.clone(),
-            advice,
-            error,
-        },
-    )
+    // No database, or no such table: nothing of ours is in danger.
+    let refuses =
+        class == Class::Stop && matches!(primary(&error), Some(code::NOTADB | code::ERROR));
+    let error = StoreError {
+        file: file.clone(),
+        advice,
+        error,
+    };
+    if refuses {
+        Fault::refused(error)
+    } else {
+        Fault::new(class, error)
+    }
+}
+
+/// A fault of Semel's own statements as a reason to stop: for a missing table the file is not ours to use.
+pub(crate) fn stopped(fault: Fault) -> Fault {
+    if is_wrong(&fault) {
+        Fault::refused(fault.error)
+    } else {
+        Fault::stop(fault.error)
+    }
+}
+
+/// SQLite calls the statement wrong.
+fn is_wrong(fault: &Fault) -> bool {
+    let store = fault.error.downcast_ref::<StoreError>();
+    store.is_some_and(|store| primary(&store.error) == Some(code::ERROR))
 }
 
 /// A fault of a statement that was generated from a table's description. One that SQLite calls wrong is wrong
 /// for every message: the table is missing or is another one, and no message is to blame.
 pub(crate) fn of_generated(fault: Fault) -> Fault {
-    let wrong = fault
-        .error
-        .downcast_ref::<StoreError>()
-        .is_some_and(|store| primary(&store.error) == Some(code::ERROR));
-    if wrong && fault.class == Class::Poison {
-        Fault {
-            class: Class::Stop,
-            ..fault
-        }
+    if is_wrong(&fault) && fault.class == Class::Poison {
+        stopped(fault)
     } else {
         fault
     }

@@ -93,7 +93,7 @@ impl SqliteLedger {
         let plan = ledger.migrate(true).await?;
         if !plan.applied.is_empty() {
             if !migrate {
-                return Err(Fault::stop(format!(
+                return Err(Fault::refused(format!(
                     "SQLite file `{}` lacks {}; run `semel migrate`",
                     ledger.inner.store.file.display(),
                     plan.applied.join(", ")
@@ -254,6 +254,7 @@ impl Ledger for SqliteLedger {
         limit: usize,
     ) -> Result<Vec<Parked>, Fault> {
         let mut reader = self.inner.reader.lock().await;
+        self.inner.store.unmoved()?;
         let mut link = match reader.take() {
             Some(link) => link,
             None => self.inner.store.connect(Sync::Full).await?,

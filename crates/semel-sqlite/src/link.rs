@@ -142,10 +142,7 @@ pub(crate) fn no_tail(_: &mut Args) {}
 /// A fault of Semel's own statements: what would be a message's poison in the user's is a reason to stop here.
 pub(crate) fn own(fault: Fault) -> Fault {
     match fault.class {
-        Class::Poison | Class::Unclassified => Fault {
-            class: Class::Stop,
-            ..fault
-        },
+        Class::Poison | Class::Unclassified => fault::stopped(fault),
         Class::Busy | Class::Down | Class::Stop | Class::Retry => fault,
     }
 }

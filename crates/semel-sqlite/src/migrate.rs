@@ -2,14 +2,11 @@
 //! processes starting at once are fine.
 
 use semel_core::Fault;
-use semel_sql::{Extension, Migrated};
+use semel_sql::{Extension, Migrated, OWN_PART, migration_name, migration_stem};
 use sqlx::{AssertSqlSafe, Row};
 
 use crate::link::{Args, Link, own};
 use crate::sql;
-
-/// The part of Semel's own tables.
-const OWN: &str = "semel";
 
 /// Semel's own migrations, in order. One that was released never changes.
 const MIGRATIONS: &[(&str, &str)] =
@@ -69,7 +66,7 @@ async fn apply(link: &mut Link, extensions: &[Extension]) -> Result<Migrated, Fa
         let args = Args::default()
             .with(step.part)
             .with(step.version)
-            .with(step.name);
+            .with(migration_stem(step.name));
         link.change(sql!("schema_note"), args).await?;
     }
     Ok(plan.migrated)
@@ -79,7 +76,7 @@ async fn plan(link: &mut Link, extensions: &[Extension]) -> Result<Plan, Fault> 
     let tables = link.fetch(sql!("schema_exists"), Args::default()).await?;
     let exists = tables.first().is_some_and(|row| row.get::<i64, _>(0) > 0);
     let own_part = Extension {
-        name: OWN,
+        name: OWN_PART,
         migrations: MIGRATIONS,
     };
     let mut missing = Vec::new();
@@ -90,7 +87,7 @@ async fn plan(link: &mut Link, extensions: &[Extension]) -> Result<Plan, Fault> 
         } else {
             0
         };
-        if part.name == OWN {
+        if part.name == OWN_PART {
             from = number(applied);
         }
         missing.extend(part.migrations.iter().enumerate().skip(applied).map(
@@ -104,7 +101,7 @@ async fn plan(link: &mut Link, extensions: &[Extension]) -> Result<Plan, Fault> 
     }
     let applied = missing
         .iter()
-        .map(|step| format!("{}/{}", step.part, step.name))
+        .map(|step| migration_name(step.part, step.name))
         .collect();
     Ok(Plan {
         migrated: Migrated {
@@ -126,26 +123,26 @@ async fn applied(link: &mut Link, part: &Extension) -> Result<usize, Fault> {
             row.get::<String, _>("name"),
             row.get::<i32, _>("min_binary"),
         );
-        match part.migrations.get(at) {
-            Some((ours, _)) if *ours == name => {}
-            Some((ours, _)) => {
-                return Err(Fault::stop(format!(
-                    "migration {} of `{}` is `{name}` in the database and `{ours}` in this program: they were \
-                     made by different programs; use the one that made the tables",
-                    at + 1,
-                    part.name
-                )));
-            }
-            None if min_binary > number(part.migrations.len()) => {
-                return Err(Fault::stop(format!(
-                    "the tables of `{}` are newer (version {}) than this program (version {}); install the newer \
-                     program",
-                    part.name,
-                    rows.len(),
-                    part.migrations.len()
-                )));
-            }
-            None => {}
+        if min_binary > number(part.migrations.len()) {
+            return Err(Fault::stop(format!(
+                "the tables of `{}` are newer (version {}, for programs that know version {min_binary}) than this \
+                 program (version {}); run a newer program",
+                part.name,
+                rows.len(),
+                part.migrations.len()
+            )));
+        }
+        let ours = part
+            .migrations
+            .get(at)
+            .map(|(ours, _)| migration_stem(ours));
+        if let Some(ours) = ours.filter(|ours| *ours != migration_stem(&name)) {
+            return Err(Fault::stop(format!(
+                "migration {} of `{}` is `{name}` in the database and `{ours}` in this program: they were made by \
+                 different programs; use the one that made the tables",
+                at + 1,
+                part.name
+            )));
         }
     }
     Ok(rows.len())

@@ -59,7 +59,7 @@ pub(crate) fn path_of(url: &str) -> Result<PathBuf, Fault> {
 }
 
 fn bad(url: &str, what: &str) -> Fault {
-    Fault::stop(format!("`{url}` is not the URL of a SQLite file: {what}"))
+    Fault::refused(format!("`{url}` is not the URL of a SQLite file: {what}"))
 }
 
 #[cfg(test)]

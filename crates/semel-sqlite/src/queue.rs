@@ -229,6 +229,8 @@ impl Inner {
             .await?;
         link.run("COMMIT").await?;
         drop(turn);
+        // Behind the commit: only now it is known into which file it went.
+        self.store.unmoved()?;
         *kept = Some(link);
         self.store.shared.bell.notify_waiters();
         Ok(())

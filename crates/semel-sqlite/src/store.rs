@@ -54,6 +54,23 @@ pub(crate) struct Store {
     pub(crate) file: Arc<Path>,
     pub(crate) shared: Arc<Shared>,
     busy_timeout: Duration,
+    /// Which file it was when it was opened.
+    opened: Option<Identity>,
+}
+
+/// What tells one file from another that took its name: device and inode.
+type Identity = (u64, u64);
+
+#[cfg(unix)]
+fn identity(file: &Path) -> std::io::Result<Option<Identity>> {
+    use std::os::unix::fs::MetadataExt;
+    std::fs::metadata(file).map(|file| Some((file.dev(), file.ino())))
+}
+
+/// Elsewhere a file that is open can neither be deleted nor replaced.
+#[cfg(not(unix))]
+fn identity(file: &Path) -> std::io::Result<Option<Identity>> {
+    std::fs::metadata(file).map(|_| None)
 }
 
 /// Rows that may wait between SQLite's thread and ours before the thread waits for us.
@@ -85,11 +102,14 @@ impl Store {
             file: Arc::from(path),
             shared: Arc::default(),
             busy_timeout: Duration::from_millis(u64::from(busy_timeout_ms)),
+            opened: None,
         };
         let mut connection = store.attach(missing, Sync::Full).await?;
         store.enter_wal(&mut connection).await?;
         store.check(&mut connection, Sync::Full).await?;
         // Only now the file exists and has one name.
+        store.opened = identity(&store.file)
+            .map_err(|error| store.moved(&format!("cannot be looked at: {error}")))?;
         store.shared = shared(&store.file);
         Ok(store)
     }
@@ -99,11 +119,39 @@ impl Store {
         self.shared.turn.clone().lock_owned().await
     }
 
+    /// Whether the file's name still leads to the file that was opened. SQLite itself goes on writing into a file
+    /// that was deleted or replaced, and what it commits there nobody will ever read. One system call.
+    ///
+    /// # Errors
+    /// `Stop` when it is gone or another one.
+    pub(crate) fn unmoved(&self) -> Result<(), Fault> {
+        match identity(&self.file) {
+            Ok(found) if found == self.opened => Ok(()),
+            Ok(_) => Err(self.moved("was replaced by another file")),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                Err(self.moved("was deleted or moved away"))
+            }
+            Err(error) => Err(Fault::down(format!(
+                "SQLite file `{}` cannot be looked at: {error}",
+                self.file.display()
+            ))),
+        }
+    }
+
+    fn moved(&self, what: &str) -> Fault {
+        Fault::stop(format!(
+            "SQLite file `{}` {what} while it was in use: nothing is acked that is not in it; put the file back, with \
+             its `-wal` beside it, and start again",
+            self.file.display()
+        ))
+    }
+
     /// A checked connection.
     ///
     /// # Errors
     /// `Down`, `Busy`; `Stop` when the settings do not hold.
     pub(crate) async fn connect(&self, sync: Sync) -> Result<Link, Fault> {
+        self.unmoved()?;
         let mut connection = self.attach(Missing::Fail, sync).await?;
         self.check(&mut connection, sync).await?;
         Ok(Link::new(connection, self.file.clone()))
@@ -173,7 +221,7 @@ impl Store {
                 .try_get_unchecked::<String, _>(0)
                 .map_err(|error| self.fault(error))?;
             if found != wanted {
-                return Err(Fault::stop(format!(
+                return Err(Fault::refused(format!(
                     "SQLite file `{}`: {pragma} is `{found}`, not `{wanted}`; its file system may not support \
                      WAL (a network share does not)",
                     self.file.display()

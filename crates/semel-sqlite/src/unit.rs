@@ -43,6 +43,7 @@ impl SqliteUnit {
     /// Takes the turn and the write lock, and raises the lane's fence.
     pub(crate) async fn begin(mut lane: SqliteLane) -> Result<Self, Fault> {
         let turn = lane.inner.store.turn().await;
+        lane.inner.store.unmoved()?;
         lane.link.run(sql!("begin")).await.map_err(own)?;
         let rows = lane
             .link
@@ -282,6 +283,10 @@ impl Unit for SqliteUnit {
         }
         if let Err(error) = self.link().try_run("COMMIT").await {
             return self.failed_commit(error).await;
+        }
+        // A commit into a file that has lost its name is none.
+        if let Err(fault) = self.lane.inner.store.unmoved() {
+            return Commit::Unknown(fault);
         }
         let Self {
             mut lane,

@@ -101,6 +101,22 @@ async fn tables_newer_than_the_program_stop_it() {
 }
 
 #[tokio::test]
+async fn a_migration_that_needs_a_newer_program_stops_this_one_wherever_it_stands() {
+    let world = World::open().await;
+    world
+        .sql("UPDATE semel_schema SET min_binary = 2 WHERE part = 'semel' AND version = 1")
+        .await;
+    let fault = SqliteLedger::open(Options::new(url(&world.path)))
+        .await
+        .unwrap_err();
+    assert_eq!(fault.class, Class::Stop);
+    assert!(
+        !fault.is_refusal() && fault.detail().contains("run a newer program"),
+        "{fault}"
+    );
+}
+
+#[tokio::test]
 async fn tables_newer_but_declared_compatible_are_taken() {
     let world = World::open().await;
     world.sql("INSERT INTO semel_schema (part, version, name, min_binary) VALUES ('semel', 2, '0002_x', 1)").await;

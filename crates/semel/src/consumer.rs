@@ -170,56 +170,27 @@ impl<L: Ledger, H: Handler<L::Unit>> Consumer<L, H> {
     /// If the future is dropped, units under way still run to their end in their tasks, and nothing is
     /// acked for them.
     pub async fn run(self, shutdown: impl Future<Output = ()> + Send) -> Result<Summary, Fault> {
+        match self.summed_up(shutdown).await {
+            (_, Some(fault)) => Err(fault),
+            (summary, None) => Ok(summary),
+        }
+    }
+
+    /// As [`Consumer::run`], and sums up what was done before a fault as well.
+    pub async fn summed_up(
+        self,
+        shutdown: impl Future<Output = ()> + Send,
+    ) -> (Summary, Option<Fault>) {
         let started = Instant::now();
         let enrolled = self.enrolled.clone();
         let (shared, sweeper) = self.share();
-        let instance = instance(&shared.settings);
-        let mut lanes = Vec::new();
-        let mut tasks = JoinSet::new();
-        for lane in 0..shared.settings.lanes.clamp(1, 64) {
-            let lane = i16::try_from(lane).expect("at most 64");
-            let id = LaneId {
-                consumer: enrolled.consumer,
-                instance,
-                lane,
-            };
-            let connection = shared.ledger.connect(id).await?;
-            let (sender, queue) = unbounded_channel();
-            lanes.push(sender);
-            tasks.spawn(Lane::new(shared.clone(), id, connection, queue).run());
-        }
-        for intake in intakes(&shared, &lanes).await? {
-            tasks.spawn(intake.run());
-        }
-        let desk = Sweep {
-            shared: shared.clone(),
-            lanes,
-            sweeper,
-            now_ms: enrolled.now_ms,
-            started,
+        let fault = match work(&shared, sweeper, &enrolled, started, shutdown).await {
+            Ok(()) => shared.take_fault(),
+            Err(fault) => Some(fault),
         };
-        tokio::select! {
-            biased;
-            () = shutdown => {}
-            () = shared.stopped() => {}
-            () = desk.run() => {}
-        }
-        shared.stop(None);
-        while let Some(joined) = tasks.join_next().await {
-            if let Err(lost) = joined
-                && lost.is_panic()
-            {
-                std::panic::resume_unwind(lost.into_panic());
-            }
-        }
-        match shared.take_fault() {
-            Some(fault) => Err(fault),
-            None => {
-                let mut summary = shared.summary().clone();
-                summary.elapsed = started.elapsed();
-                Ok(summary)
-            }
-        }
+        let mut summary = shared.summary().clone();
+        summary.elapsed = started.elapsed();
+        (summary, fault)
     }
 
     fn share(mut self) -> (Arc<Shared<L, H>>, MaybeSweeper<H::Work>) {
@@ -257,6 +228,56 @@ impl<L: Ledger, H: Handler<L::Unit>> Consumer<L, H> {
         );
         (Arc::new(shared), sweeper)
     }
+}
+
+/// Starts the tasks, waits for the word to stop or for nothing to be left, and sees the tasks end.
+async fn work<L: Ledger, H: Handler<L::Unit>>(
+    shared: &Arc<Shared<L, H>>,
+    sweeper: MaybeSweeper<H::Work>,
+    enrolled: &Enrolled,
+    started: Instant,
+    shutdown: impl Future<Output = ()> + Send,
+) -> Result<(), Fault> {
+    let instance = instance(&shared.settings);
+    let mut lanes = Vec::new();
+    let mut tasks = JoinSet::new();
+    for lane in 0..shared.settings.lanes.clamp(1, 64) {
+        let lane = i16::try_from(lane).expect("at most 64");
+        let id = LaneId {
+            consumer: enrolled.consumer,
+            instance,
+            lane,
+        };
+        let connection = shared.ledger.connect(id).await?;
+        let (sender, queue) = unbounded_channel();
+        lanes.push(sender);
+        tasks.spawn(Lane::new(shared.clone(), id, connection, queue).run());
+    }
+    for intake in intakes(shared, &lanes).await? {
+        tasks.spawn(intake.run());
+    }
+    let desk = Sweep {
+        shared: shared.clone(),
+        lanes,
+        sweeper,
+        now_ms: enrolled.now_ms,
+        started,
+    };
+    tokio::select! {
+        biased;
+        () = shutdown => {}
+        () = shared.stopped() => {}
+        () = desk.run() => {}
+    }
+    shared.stop(None);
+    while let Some(joined) = tasks.join_next().await {
+        if let Err(lost) = joined
+            && lost.is_panic()
+        {
+            std::panic::resume_unwind(lost.into_panic());
+        }
+    }
+    Ok(())
 }
 
 type Lanes<W> = [UnboundedSender<Queued<W>>];

@@ -69,11 +69,15 @@ impl Rules<'_> {
     fn ledger(&mut self) {
         let ledger = &self.loaded.config.ledger;
         // What a file or a command would say is not asked here: `check` opens nothing but the config.
-        let Some(url) = ledger.url.text() else { return };
-        self.url(url, &["ledger", "url"]);
-        if matches!(Dialect::of(url), Some(Dialect::Sqlite)) && ledger.schema != "public" {
+        let url = ledger.url.text();
+        if let Some(url) = url {
+            self.url(url, &["ledger", "url"]);
+        }
+        if matches!(url.and_then(Dialect::of), Some(Dialect::Sqlite)) && ledger.schema != "public" {
             let message = "`ledger.schema` has no effect on SQLite; remove it";
             self.warning(Code::NoEffect, &["ledger", "schema"], message);
+        } else if let Err(message) = Dialect::schema_checked(&ledger.schema) {
+            self.error(Code::ValueNotAllowed, &["ledger", "schema"], message);
         }
     }
 

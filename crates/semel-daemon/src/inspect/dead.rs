@@ -186,7 +186,7 @@ pub(crate) async fn show(
     style: Style,
 ) -> Result<Exit, Failure> {
     let id: Key = letter.parse().map_err(|_| {
-        Failure::usage(format!(
+        Failure::no(format!(
             "`{letter}` is no letter's id; `semel dead list` prints them"
         ))
     })?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use semel::staged::StagedHandler;
 use semel::{Consumer, LaneRule, Ledger, Settings, Summary};
 use semel_core::rows::{Register, Rows};
-use semel_core::{Fault, Pointer};
+use semel_core::{Class, Fault, Pointer};
 use semel_wallet::Wallet;
 use tokio::task::JoinSet;
 
@@ -36,7 +36,9 @@ use watch::{Metered, Progress, Watch};
 pub(crate) async fn run(loaded: Loaded, args: &cli::Run, style: Style) -> Result<Exit, Failure> {
     let shutdown = Shutdown::listen()
         .map_err(|error| Failure::new(Exit::Away, format!("signals: {error}")))?;
-    let outcomes = args.outcomes.as_deref().map(Outcomes::open).transpose();
+    let outcomes = args.outcomes.as_deref();
+    let outcomes = outcomes.map(|path| Outcomes::open(path, shutdown.clone()));
+    let outcomes = outcomes.transpose();
     let outcomes = outcomes.map_err(|error| Failure::usage(format!("--outcomes: {error}")))?;
     let progress = Progress::new(bytes_of_files(&loaded));
     let dialect = ledger::place(&loaded)?.dialect;
@@ -53,7 +55,7 @@ pub(crate) async fn run(loaded: Loaded, args: &cli::Run, style: Style) -> Result
     life.progress.clear();
     let (report, failure) = ended?;
     report.print(style)?;
-    if let Some(failure) = failure {
+    if let Some(failure) = failure.or_else(|| life.lines_missing()) {
         return Err(failure);
     }
     let exit = if report.fails(&args.fail_on) {
@@ -90,6 +92,18 @@ fn bytes_of_files(loaded: &Loaded) -> Option<u64> {
     Some(bytes)
 }
 
+/// Why a consumer ended by itself. Once something was consumed, every stop is one to protect data.
+fn stopped(name: &str, summary: &Summary, fault: &Fault) -> Failure {
+    let failure = Failure::fault(&format!("consumer `{name}`"), fault);
+    if fault.class == Class::Stop && summary.messages > 0 {
+        return Failure {
+            exit: Exit::Stopped,
+            ..failure
+        };
+    }
+    failure
+}
+
 /// One run, as its consumers share it.
 struct Life {
     loaded: Loaded,
@@ -124,7 +138,9 @@ impl Life {
         for (name, (consumer, closes)) in ready {
             let shutdown = self.shutdown.clone();
             running.spawn(async move {
-                let ended = consumer.run(async move { shutdown.told().await }).await;
+                let ended = consumer
+                    .summed_up(async move { shutdown.told().await })
+                    .await;
                 for close in closes {
                     close.close().await;
                 }
@@ -136,17 +152,18 @@ impl Life {
 
     async fn ended(
         &self,
-        mut running: JoinSet<(String, Result<Summary, Fault>)>,
+        mut running: JoinSet<(String, (Summary, Option<Fault>))>,
     ) -> (Report, Option<Failure>) {
         let mut summaries = Vec::new();
         let mut failure = None;
         while let Some(joined) = running.join_next().await {
             match joined {
-                Ok((name, Ok(summary))) => summaries.push((name, summary)),
-                Ok((name, Err(fault))) => {
-                    self.shutdown.now();
-                    failure =
-                        failure.or(Some(Failure::fault(&format!("consumer `{name}`"), &fault)));
+                Ok((name, (summary, fault))) => {
+                    if let Some(fault) = fault {
+                        self.shutdown.now();
+                        failure = failure.or(Some(stopped(&name, &summary, &fault)));
+                    }
+                    summaries.push((name, summary));
                 }
                 // A bug: it must not look like a clean end.
                 Err(lost) => std::panic::resume_unwind(lost.into_panic()),
@@ -154,6 +171,19 @@ impl Life {
         }
         summaries.sort_by(|(one, _), (two, _)| one.cmp(two));
         (Report::new(summaries), failure)
+    }
+
+    /// The file of `--outcomes` took no more. What was committed is in the ledger all the same.
+    fn lines_missing(&self) -> Option<Failure> {
+        let error = self.outcomes.as_ref()?.failed()?;
+        Some(Failure::new(
+            Exit::Stopped,
+            format!(
+                "--outcomes: {error}; the run was drained, and lines of what it did last are missing. Nothing else is: \
+                 make room and run again; `semel show` tells of each operation, and `--from-start` writes a line for \
+                 each line of a file"
+            ),
+        ))
     }
 
     /// Enrols a consumer and opens its sources behind the ledger's positions.

@@ -4,11 +4,13 @@
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use semel::Ended;
 use semel_core::Outcome;
 use serde::Serialize;
+
+use super::signals::Shutdown;
 
 /// A line, as it is printed.
 #[derive(Debug, Serialize)]
@@ -64,8 +66,11 @@ fn line(consumer: &str, source: &str, ended: &Ended) -> Vec<u8> {
 }
 
 /// Where lines go, shared by all consumers of a run. Once nobody reads them, it stays quiet: the work matters more.
+/// A file that takes no more is another matter: somebody counts on the lines, so the run ends.
 pub(crate) struct Outcomes {
     out: Mutex<Option<Box<dyn Write + Send>>>,
+    failed: OnceLock<io::Error>,
+    shutdown: Shutdown,
 }
 
 impl Outcomes {
@@ -74,7 +79,7 @@ impl Outcomes {
     /// # Errors
     ///
     /// The file cannot be made.
-    pub(crate) fn open(path: &Path) -> io::Result<Arc<Self>> {
+    pub(crate) fn open(path: &Path, shutdown: Shutdown) -> io::Result<Arc<Self>> {
         let out: Box<dyn Write + Send> = if path == Path::new("-") {
             Box::new(io::stdout())
         } else {
@@ -82,7 +87,14 @@ impl Outcomes {
         };
         Ok(Arc::new(Self {
             out: Mutex::new(Some(out)),
+            failed: OnceLock::new(),
+            shutdown,
         }))
+    }
+
+    /// Why lines are missing, if some are.
+    pub(crate) fn failed(&self) -> Option<&io::Error> {
+        self.failed.get()
     }
 
     /// Writes whole lines at once, so that consumers do not cut each other's.
@@ -92,9 +104,9 @@ impl Outcomes {
         if let Err(error) = out.write_all(lines).and_then(|()| out.flush()) {
             *slot = None;
             if error.kind() != io::ErrorKind::BrokenPipe {
-                crate::out::say(&format!(
-                    "outcomes are no longer written: {error}; the run goes on"
-                ));
+                // The first one is told; there is no second, the place is empty.
+                let _ = self.failed.set(error);
+                self.shutdown.now();
             }
         }
     }
@@ -198,15 +210,18 @@ mod tests {
         }
     }
 
+    fn outcomes(out: impl Write + Send + 'static) -> Arc<Outcomes> {
+        Arc::new(Outcomes {
+            out: Mutex::new(Some(Box::new(out))),
+            failed: OnceLock::new(),
+            shutdown: Shutdown::deaf(),
+        })
+    }
+
     fn orderly() -> (Orderly, Page) {
         let page = Page::default();
-        let outcomes = Outcomes {
-            out: Mutex::new(Some(Box::new(page.clone()))),
-        };
-        (
-            Orderly::new("wallet", &["ops".to_owned()], Arc::new(outcomes)),
-            page,
-        )
+        let outcomes = outcomes(page.clone());
+        (Orderly::new("wallet", &["ops".to_owned()], outcomes), page)
     }
 
     fn ended(partition: &str, sequence: u64) -> Ended {
@@ -290,22 +305,26 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_pipe_ends_the_lines_and_not_the_run() {
-        struct Closed;
-        impl Write for Closed {
+    fn a_closed_pipe_ends_the_lines_alone_and_a_full_disk_the_run() {
+        struct Broken(io::ErrorKind);
+        impl Write for Broken {
             fn write(&mut self, _: &[u8]) -> io::Result<usize> {
-                Err(io::ErrorKind::BrokenPipe.into())
+                Err(self.0.into())
             }
             fn flush(&mut self) -> io::Result<()> {
                 Ok(())
             }
         }
-        let outcomes = Arc::new(Outcomes {
-            out: Mutex::new(Some(Box::new(Closed))),
-        });
-        let orderly = Orderly::new("wallet", &["ops".to_owned()], outcomes.clone());
-        orderly.ended(&[ended("a", 0)]);
-        assert!(outcomes.out.lock().unwrap().is_none());
-        orderly.ended(&[ended("a", 1)]);
+        for (kind, fails) in [
+            (io::ErrorKind::BrokenPipe, false),
+            (io::ErrorKind::StorageFull, true),
+        ] {
+            let outcomes = outcomes(Broken(kind));
+            let orderly = Orderly::new("wallet", &["ops".to_owned()], outcomes.clone());
+            orderly.ended(&[ended("a", 0)]);
+            assert!(outcomes.out.lock().unwrap().is_none());
+            orderly.ended(&[ended("a", 1)]);
+            assert_eq!(outcomes.failed().is_some(), fails, "{kind}");
+        }
     }
 }

@@ -48,6 +48,15 @@ impl Shutdown {
         Ok(shutdown)
     }
 
+    /// Hears no signal.
+    #[cfg(test)]
+    pub(crate) fn deaf() -> Self {
+        Self {
+            tell: Arc::new(watch::Sender::new(false)),
+            exit: Arc::new(AtomicU8::new(Exit::Done.code())),
+        }
+    }
+
     /// Drain now.
     pub(crate) fn now(&self) {
         self.tell.send_replace(true);

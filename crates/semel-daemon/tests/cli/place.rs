@@ -6,7 +6,7 @@ use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::Value;
-use sqlx::{AssertSqlSafe, Connection, PgConnection};
+use sqlx::{AssertSqlSafe, Connection, PgConnection, SqliteConnection};
 
 /// The databases that every test of the ledger runs on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -196,6 +196,31 @@ impl Place {
             .write_all(input.as_bytes())
             .unwrap();
         Ran::of(child.wait_with_output().unwrap())
+    }
+
+    /// Runs a statement on the ledger's database.
+    pub(crate) fn sql(&self, sql: &str) {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            match &self.schema {
+                Some(schema) => {
+                    let mut connection = PgConnection::connect(&postgres_url()).await.unwrap();
+                    let path = AssertSqlSafe(format!("SET search_path TO {schema}"));
+                    sqlx::raw_sql(path).execute(&mut connection).await.unwrap();
+                    let sql = AssertSqlSafe(sql.to_owned());
+                    sqlx::raw_sql(sql).execute(&mut connection).await.unwrap();
+                }
+                None => {
+                    let url = format!("sqlite:{}", self.path().join("semel.db").display());
+                    let mut connection = SqliteConnection::connect(&url).await.unwrap();
+                    let sql = AssertSqlSafe(sql.to_owned());
+                    sqlx::raw_sql(sql).execute(&mut connection).await.unwrap();
+                }
+            }
+        });
     }
 
     /// Runs the consumers until idle: the outcome lines and the summary of the first consumer.

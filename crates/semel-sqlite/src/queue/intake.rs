@@ -127,6 +127,7 @@ async fn lease(inner: &Inner, link: Option<Link>, limit: Limit) -> Taken {
 
 /// Looks without a lock first: an idle queue writes nothing and waits for nobody.
 async fn look(inner: &Inner, link: &mut Link, limit: Limit) -> Result<Found, Fault> {
+    inner.store.unmoved()?;
     if next(inner, link, 1).await?.is_empty() {
         return left(inner, link).await;
     }
