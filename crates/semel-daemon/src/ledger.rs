@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use semel_core::Fault;
+use semel_core::ledger::{ConsumerId, SourceId};
 use semel_postgres::PostgresLedger;
 use semel_sqlite::SqliteLedger;
 
@@ -128,6 +129,29 @@ pub(crate) async fn open(loaded: &Loaded, tables: Tables) -> Result<Ledger, Fail
     connect(&place, &loaded.config.ledger, tables)
         .await
         .map_err(|fault| Failure::fault("the ledger cannot be opened", &fault))
+}
+
+/// Ledgers that can be told to forget a position.
+pub(crate) trait Forget: Send + Sync {
+    /// Forgets how far a partition was read.
+    fn forget(
+        &self,
+        consumer: ConsumerId,
+        source: SourceId,
+        partition: &str,
+    ) -> impl Future<Output = Result<(), Fault>> + Send;
+}
+
+impl Forget for SqliteLedger {
+    async fn forget(&self, of: ConsumerId, source: SourceId, partition: &str) -> Result<(), Fault> {
+        self.forget_position(of, source, partition).await
+    }
+}
+
+impl Forget for PostgresLedger {
+    async fn forget(&self, of: ConsumerId, source: SourceId, partition: &str) -> Result<(), Fault> {
+        self.forget_position(of, source, partition).await
+    }
 }
 
 /// Opens a ledger at a place.

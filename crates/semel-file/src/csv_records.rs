@@ -1,8 +1,12 @@
 //! Records of a CSV file as JSON objects of text values. A record is read whole before it is cut, so an
 //! unclosed quote reads the rest of the file into memory.
+//!
+//! A record is whole when its line end is there: half a JSON object is no JSON object, but half a record may be a
+//! record with a smaller amount. The last record without a line end is handed out as it stands in the file, which
+//! nothing takes for a message, and the position stays before it.
 
 use std::fs::File;
-use std::io::{self, Seek, SeekFrom};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 
 use csv::{ByteRecord, Position, Reader, ReaderBuilder};
@@ -26,6 +30,8 @@ pub(crate) struct Records {
     raw: File,
     names: Vec<String>,
     bytes_max: usize,
+    /// What the file is known to hold: a record that ends before it is not the last one.
+    size: u64,
     ended: bool,
 }
 
@@ -66,6 +72,7 @@ impl Records {
             raw,
             names,
             bytes_max,
+            size: 0,
             ended: false,
         })
     }
@@ -110,7 +117,9 @@ impl Records {
             hash: xxh3_64(&raw),
             next,
         };
-        let payload = self.object(record).unwrap_or_else(|| {
+        let partial = self.is_last(end)? && !is_whole(&raw);
+        let object = if partial { None } else { self.object(record) };
+        let payload = object.unwrap_or_else(|| {
             let content = raw.iter().position(|byte| !is_end(byte)).unwrap_or(0);
             raw[content..].trim_ascii_end().to_vec()
         });
@@ -120,6 +129,7 @@ impl Records {
                 payload: payload.into(),
                 cut: None,
                 mark,
+                partial,
             });
         }
         let hash = Fingerprint::of_bytes(&payload).into_bytes();
@@ -133,6 +143,7 @@ impl Records {
             payload: head.into(),
             cut,
             mark,
+            partial,
         })
     }
 
@@ -156,8 +167,14 @@ impl Records {
         Some(json)
     }
 
+    fn is_last(&mut self, end: u64) -> io::Result<bool> {
+        if end >= self.size {
+            self.size = self.raw.metadata()?.len();
+        }
+        Ok(end >= self.size)
+    }
+
     fn bytes(&mut self, start: u64, end: u64) -> io::Result<Vec<u8>> {
-        use std::io::Read;
         self.raw.seek(SeekFrom::Start(start))?;
         let mut raw = Vec::new();
         (&self.raw)
@@ -165,4 +182,19 @@ impl Records {
             .read_to_end(&mut raw)?;
         Ok(raw)
     }
+}
+
+/// Whether a record ends with its line end, and not with one inside quotes: only then what comes behind it is
+/// another record.
+fn is_whole(raw: &[u8]) -> bool {
+    let mut reader = ReaderBuilder::new()
+        .has_headers(false)
+        .flexible(true)
+        .from_reader(raw.chain(b"x".as_slice()));
+    let mut record = ByteRecord::new();
+    let mut records = 0;
+    while records < 2 && matches!(reader.read_byte_record(&mut record), Ok(true)) {
+        records += 1;
+    }
+    records == 2
 }

@@ -4,8 +4,8 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
-use semel_core::Fault;
 use semel_core::ledger::Reached;
+use semel_core::{Class, Fault};
 
 use crate::csv_records::Records;
 use crate::lines::{Line, Lines};
@@ -39,13 +39,13 @@ pub(crate) enum Feed {
 }
 
 impl Feed {
-    /// Opens a file behind `reached`, or at its beginning.
+    /// Opens a file behind `reached`, or at its beginning; also tells how many bytes are behind it.
     pub(crate) fn open(
         path: &Path,
         format: Format,
         bytes_max: usize,
         reached: Option<&Reached>,
-    ) -> Result<Self, Fault> {
+    ) -> Result<(Self, u64), Fault> {
         let shown = path.display();
         let away = |e: io::Error| {
             Fault::down(format!(
@@ -58,10 +58,25 @@ impl Feed {
             Some(reached) => mark::resume(&mut file, size, reached)?,
             None => None,
         };
-        Ok(match format {
+        let skipped = mark.map_or(0, |mark| mark.end);
+        let feed = match format {
             Format::JsonLines => Self::Lines(Box::new(Lines::new(file, mark, bytes_max))),
             Format::Csv => Self::Csv(Box::new(Records::open(file, path, mark, bytes_max)?)),
-        })
+        };
+        Ok((feed, skipped))
+    }
+
+    /// Whether the file is not the one that the position was stored for.
+    pub(crate) fn is_another(path: &Path, reached: &Reached) -> Result<bool, Fault> {
+        let shown = path.display();
+        let away = |e: io::Error| Fault::down(format!("cannot open `{shown}`: {e}"));
+        let mut file = File::open(path).map_err(away)?;
+        let size = file.metadata().map_err(away)?.len();
+        match mark::resume(&mut file, size, reached) {
+            Ok(_) => Ok(false),
+            Err(fault) if fault.class == Class::Stop => Ok(true),
+            Err(fault) => Err(fault),
+        }
     }
 
     /// The messages of the next chunk; `None` at the end.

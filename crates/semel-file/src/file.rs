@@ -75,6 +75,7 @@ impl Settings {
 #[derive(Debug)]
 pub struct FileSource {
     intake: Intake,
+    skipped: u64,
 }
 
 impl FileSource {
@@ -104,6 +105,7 @@ impl FileSource {
         let feeds = tokio::task::spawn_blocking(move || open_all(&settings, &reached))
             .await
             .map_err(|e| Fault::down(format!("opening the files broke off: {e}")))??;
+        let skipped = feeds.iter().map(|file| file.skipped).sum();
         let (give, take) = mpsc::channel(CHUNKS_MAX);
         std::thread::Builder::new()
             .name("semel-file".to_owned())
@@ -111,7 +113,39 @@ impl FileSource {
             .map_err(|e| Fault::down(format!("no thread to read the files: {e}")))?;
         Ok(Self {
             intake: Intake::new(partitions, take),
+            skipped,
         })
+    }
+
+    /// How many bytes of the files are behind the positions it was opened at.
+    #[must_use]
+    pub fn skipped_bytes(&self) -> u64 {
+        self.skipped
+    }
+
+    /// The paths whose files are not those that the positions were stored for. Who reads them from their first line
+    /// forgets these positions first: a position is never lowered by reading, and the next run would not know the file.
+    ///
+    /// # Errors
+    /// `Down` when a file cannot be read.
+    pub async fn replaced(
+        settings: &Settings,
+        positions: &dyn Positions,
+    ) -> Result<Vec<String>, Fault> {
+        let mut replaced = Vec::new();
+        for path in &settings.paths {
+            let Some(reached) = positions.reached(path).await? else {
+                continue;
+            };
+            let place = settings.folder.join(path);
+            let another = tokio::task::spawn_blocking(move || Feed::is_another(&place, &reached))
+                .await
+                .map_err(|e| Fault::down(format!("opening the files broke off: {e}")))??;
+            if another {
+                replaced.push(path.clone());
+            }
+        }
+        Ok(replaced)
     }
 }
 
@@ -120,6 +154,7 @@ struct Opened {
     partition: u32,
     path: String,
     feed: Feed,
+    skipped: u64,
 }
 
 impl fmt::Debug for Opened {
@@ -132,13 +167,15 @@ fn open_all(settings: &Settings, reached: &[Option<Reached>]) -> Result<Vec<Open
     let open = |(i, (path, reached)): (usize, (&String, &Option<Reached>))| {
         let place = settings.folder.join(Path::new(path));
         let format = settings.format.unwrap_or_else(|| Format::of_name(&place));
-        let feed = Feed::open(&place, format, settings.message_bytes_max, reached.as_ref())?;
+        let (feed, skipped) =
+            Feed::open(&place, format, settings.message_bytes_max, reached.as_ref())?;
         let partition =
             u32::try_from(i).map_err(|_| Fault::refused("more files than a source can number"))?;
         Ok(Opened {
             partition,
             path: path.clone(),
             feed,
+            skipped,
         })
     };
     settings

@@ -20,6 +20,12 @@ use crate::mark::MARK_BYTES;
 /// Chunks read ahead: with those of 32 KiB, half a MiB.
 pub(crate) const CHUNKS_MAX: usize = 16;
 
+/// The header of a record that may be half written: its dead letter says why.
+const INCOMPLETE: (&str, &[u8]) = (
+    "incomplete",
+    b"the last record of the file has no line end, so it may be half written; end it, and run again",
+);
+
 /// Whether the source can be read again from a position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Resumable {
@@ -41,6 +47,7 @@ struct Item {
     payload: Bytes,
     cut: Option<Cut>,
     mark: Option<Bytes>,
+    partial: bool,
     attempt: u32,
 }
 
@@ -57,7 +64,8 @@ impl Chunk {
             number: line.number,
             payload: line.payload,
             cut: line.cut,
-            mark: (resumable == Resumable::Yes)
+            partial: line.partial,
+            mark: (resumable == Resumable::Yes && !line.partial)
                 .then(|| marks.slice(i * MARK_BYTES..(i + 1) * MARK_BYTES)),
             attempt: 1,
         };
@@ -112,7 +120,8 @@ struct Out {
 pub(crate) struct Intake {
     generation: u64,
     partitions: Vec<Arc<str>>,
-    headers: Headers,
+    /// Of whole lines, and of one that may be half written.
+    headers: [Headers; 2],
     pending: tokio::sync::Mutex<Pending>,
     out: Mutex<Out>,
     settled: Notify,
@@ -133,7 +142,10 @@ impl Intake {
         Self {
             generation: GENERATIONS.fetch_add(1, Ordering::Relaxed),
             partitions,
-            headers: Arc::new([]),
+            headers: [
+                Arc::new([]),
+                Arc::new([(INCOMPLETE.0.to_owned(), Bytes::from_static(INCOMPLETE.1))]),
+            ],
             pending: tokio::sync::Mutex::new(Pending {
                 chunks,
                 ready: VecDeque::new(),
@@ -209,7 +221,7 @@ impl Intake {
         let message = Message {
             payload: Some(item.payload.clone()),
             cut: item.cut,
-            headers: self.headers.clone(),
+            headers: self.headers[usize::from(item.partial)].clone(),
             position: Position {
                 partition: self.partitions[partition].clone(),
                 offset: Some(item.number),

@@ -26,6 +26,8 @@ pub(crate) struct Line {
     pub(crate) payload: Bytes,
     pub(crate) cut: Option<Cut>,
     pub(crate) mark: Mark,
+    /// It may be half written, and nothing in it tells: the position stays before it.
+    pub(crate) partial: bool,
 }
 
 /// Splits a reader into lines.
@@ -137,6 +139,7 @@ impl<R: Read> Lines<R> {
             payload: raw.slice_ref(content),
             cut: None,
             mark,
+            partial: false,
         })
     }
 
@@ -267,6 +270,7 @@ impl Huge {
             payload: self.head.into(),
             cut,
             mark,
+            partial: false,
         }
     }
 }

@@ -342,7 +342,11 @@ async fn csv_records_become_json_objects_of_text_and_go_on_behind_their_position
         (4, r#"{"id":"p-2","amount":"1.50","note":""}"#)
     );
 
-    write(folder.path(), "ops.csv", format!("{rows}p-3,9\r\np-4,1,x"));
+    write(
+        folder.path(),
+        "ops.csv",
+        format!("{rows}p-3,9\r\np-4,1,x\n"),
+    );
     let source = FileSource::open(settings(), Arc::new(kept.clone()))
         .await
         .unwrap();
@@ -353,5 +357,76 @@ async fn csv_records_become_json_objects_of_text_and_go_on_behind_their_position
     assert_eq!(
         (lines[1].1, lines[1].2.as_str()),
         (6, r#"{"id":"p-4","amount":"1","note":"x"}"#)
+    );
+}
+
+/// The content and whether a position may be stored behind it.
+async fn marked(folder: &Path, kept: &Kept) -> Vec<(u64, String, bool)> {
+    let settings = Settings::new(folder, ["ops.csv"]);
+    let source = FileSource::open(settings, Arc::new(kept.clone()))
+        .await
+        .unwrap();
+    let mut all = Vec::new();
+    while let Received::Batch(batch) = source.receive(LIMIT).await.unwrap() {
+        for delivery in &batch {
+            let text = String::from_utf8_lossy(delivery.message.bytes()).into_owned();
+            let offset = delivery.message.position.offset.unwrap();
+            all.push((offset, text, delivery.mark.is_some()));
+            if delivery.mark.is_some() {
+                kept.reach(delivery);
+            }
+        }
+        ack(&source, batch).await;
+    }
+    all
+}
+
+#[tokio::test]
+async fn a_csv_record_cut_at_any_byte_is_no_message_until_its_line_end_is_there() {
+    let whole = "id,amount\r\na,100\r\n\"b\n\"\"x\",200\r\n";
+    let first = whole.find("\"b").unwrap();
+    for end in first + 1..whole.len() - 1 {
+        let folder = tempfile::tempdir().unwrap();
+        let kept = Kept::default();
+        write(folder.path(), "ops.csv", &whole[..end]);
+        let read = marked(folder.path(), &kept).await;
+        let whole_first = (2, r#"{"id":"a","amount":"100"}"#.to_owned(), true);
+        assert_eq!(read[0], whole_first, "{end}");
+        assert_eq!(read.len(), 2, "{end}");
+        let (line, text, is_marked) = &read[1];
+        assert_eq!((*line, *is_marked), (3, false), "{end}");
+        // As it stands in the file, so that nothing takes it for a message.
+        assert!(
+            whole[first..end].starts_with(text.as_str()),
+            "{end}: {text}"
+        );
+        write(folder.path(), "ops.csv", whole);
+        let again = marked(folder.path(), &kept).await;
+        let completed = r#"{"id":"b\n\"x","amount":"200"}"#.to_owned();
+        assert_eq!(again, [(3, completed, true)], "{end}");
+        assert_eq!(marked(folder.path(), &kept).await, [], "{end}");
+    }
+}
+
+#[tokio::test]
+async fn a_source_tells_how_much_is_behind_it_and_which_files_are_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let kept = Kept::default();
+    write(folder.path(), "ops.jsonl", "one\ntwo\n");
+    let source = open(folder.path(), &kept).await.unwrap();
+    assert_eq!(source.skipped_bytes(), 0);
+    drain(&source, Some(&kept)).await;
+    write(folder.path(), "ops.jsonl", "one\ntwo\nthree\n");
+    let source = open(folder.path(), &kept).await.unwrap();
+    assert_eq!(source.skipped_bytes(), 8);
+    let settings = Settings::new(folder.path(), ["ops.jsonl"]);
+    assert_eq!(
+        FileSource::replaced(&settings, &kept).await.unwrap(),
+        [""; 0]
+    );
+    write(folder.path(), "ops.jsonl", "new\n");
+    assert_eq!(
+        FileSource::replaced(&settings, &kept).await.unwrap(),
+        ["ops.jsonl"]
     );
 }

@@ -132,6 +132,28 @@ impl PostgresLedger {
         Self::unchecked(options).migrate(dry_run).await
     }
 
+    /// Forgets how far a partition was read: the next reading begins a new position. For an operator who knows that
+    /// the partition holds other messages now; what was applied stays applied.
+    ///
+    /// # Errors
+    /// `Down` when the database is away.
+    pub async fn forget_position(
+        &self,
+        consumer: ConsumerId,
+        source: SourceId,
+        partition: &str,
+    ) -> Result<(), Fault> {
+        self.shared
+            .at_desk("forgetting a position", async |connection| {
+                let forget = sqlx::query(sql!("position_forget"))
+                    .bind(consumer.0)
+                    .bind(source.0)
+                    .bind(partition);
+                forget.execute(connection).await.map(drop).map_err(fault)
+            })
+            .await
+    }
+
     fn unchecked(options: Options) -> Self {
         let shared = Shared {
             options,

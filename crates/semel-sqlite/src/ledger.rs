@@ -144,6 +144,27 @@ impl SqliteLedger {
         migrate::migrate(&mut link, &self.inner.extensions, mode).await
     }
 
+    /// Forgets how far a partition was read: the next reading begins a new position. For an operator who knows that
+    /// the partition holds other messages now; what was applied stays applied.
+    ///
+    /// # Errors
+    /// `Down`, `Busy`, or `Stop` when the file is another one.
+    pub async fn forget_position(
+        &self,
+        consumer: ConsumerId,
+        source: SourceId,
+        partition: &str,
+    ) -> Result<(), Fault> {
+        let _turn = self.inner.store.turn().await;
+        let mut link = self.inner.store.connect(Sync::Full).await?;
+        let args = Args::default()
+            .with(consumer.0)
+            .with(source.0)
+            .with(partition);
+        let forgotten = link.change(sql!("position_forget"), args).await;
+        forgotten.map(drop).map_err(own)
+    }
+
     pub(crate) fn store(&self) -> &Store {
         &self.inner.store
     }

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use semel::staged::StagedHandler;
 use semel::{Consumer, LaneRule, Ledger, Settings, Summary};
+use semel_core::ledger::{ConsumerId, SourceId};
 use semel_core::rows::{Register, Rows};
+use semel_core::source::Positions;
 use semel_core::{Class, Fault, Pointer};
 use semel_wallet::Wallet;
 use tokio::task::JoinSet;
@@ -13,7 +15,7 @@ use crate::cli;
 use crate::config::{self, Loaded, Source};
 use crate::dialect::Dialect;
 use crate::exit::{Exit, Failure};
-use crate::ledger::{self, Tables, on_ledger};
+use crate::ledger::{self, Forget, Tables, on_ledger};
 use crate::out::Style;
 use crate::sources::{self, Begin, Close};
 use crate::wallet;
@@ -104,6 +106,9 @@ fn stopped(name: &str, summary: &Summary, fault: &Fault) -> Failure {
     failure
 }
 
+/// A consumer by its name, with what closes its sources.
+type Ready<L> = (String, (Consumer<L, StagedHandler<Wallet>>, Vec<Close>));
+
 /// One run, as its consumers share it.
 struct Life {
     loaded: Loaded,
@@ -123,17 +128,15 @@ impl Life {
         dialect: Dialect,
     ) -> Result<(Report, Option<Failure>), Failure>
     where
-        L: Ledger + Register,
+        L: Ledger + Register + Forget,
         L::Unit: Rows,
     {
-        let mut ready = Vec::new();
-        for (name, settings) in &self.loaded.config.consumers {
-            ready.push((
-                name.clone(),
-                self.prepare(name, settings, ledger.clone(), dialect)
-                    .await?,
-            ));
-        }
+        // A FIFO opens when somebody writes to it: told to stop, nobody waits for that.
+        let ready = tokio::select! {
+            biased;
+            () = self.shutdown.told() => return Ok((Report::new([]), None)),
+            ready = self.ready(&ledger, dialect) => ready?,
+        };
         let mut running = JoinSet::new();
         for (name, (consumer, closes)) in ready {
             let shutdown = self.shutdown.clone();
@@ -148,6 +151,21 @@ impl Life {
             });
         }
         Ok(self.ended(running).await)
+    }
+
+    async fn ready<L>(&self, ledger: &Arc<L>, dialect: Dialect) -> Result<Vec<Ready<L>>, Failure>
+    where
+        L: Ledger + Register + Forget,
+        L::Unit: Rows,
+    {
+        let mut ready = Vec::new();
+        for (name, settings) in &self.loaded.config.consumers {
+            let prepared = self
+                .prepare(name, settings, ledger.clone(), dialect)
+                .await?;
+            ready.push((name.clone(), prepared));
+        }
+        Ok(ready)
     }
 
     async fn ended(
@@ -195,7 +213,7 @@ impl Life {
         dialect: Dialect,
     ) -> Result<(Consumer<L, StagedHandler<Wallet>>, Vec<Close>), Failure>
     where
-        L: Ledger + Register,
+        L: Ledger + Register + Forget,
         L::Unit: Rows,
     {
         wallet::register(name, settings, &*ledger, dialect).await?;
@@ -206,7 +224,7 @@ impl Life {
             .clone()
             .map(|outcomes| Orderly::new(name, &settings.sources, outcomes));
         let watch = Watch::new(name, orderly, self.progress.clone());
-        let mut consumer = Consumer::builder(name, ledger, handler)
+        let mut consumer = Consumer::builder(name, ledger.clone(), handler)
             .settings(self.settings(settings)?)
             .sources(&settings.sources)
             .observer(Arc::new(watch))
@@ -215,16 +233,40 @@ impl Life {
             .await
             .map_err(|fault| Failure::fault(&format!("consumer `{name}`"), &fault))?;
         let mut closes = Vec::new();
-        for name in &settings.sources {
+        for (index, name) in settings.sources.iter().enumerate() {
             let positions = consumer.positions(name);
+            if self.begin == Begin::First {
+                let id = consumer.enrolled().sources[index];
+                let of = (consumer.enrolled().consumer, id);
+                self.forget_replaced(of, name, &*positions, &*ledger)
+                    .await?;
+            }
             let opened = sources::open(&self.loaded, name, settings, self.begin, positions).await?;
             consumer = consumer.attach(
                 name,
                 Arc::new(Metered::new(opened.source, self.progress.clone())),
             );
+            self.progress.skip(opened.skipped);
             closes.push(opened.close);
         }
         Ok((consumer, closes))
+    }
+
+    /// Forgets the positions in files that were replaced, now that they are read from their first line.
+    async fn forget_replaced(
+        &self,
+        (consumer, id): (ConsumerId, SourceId),
+        source: &str,
+        positions: &dyn Positions,
+        ledger: &impl Forget,
+    ) -> Result<(), Failure> {
+        for path in sources::replaced(&self.loaded, source, positions).await? {
+            ledger
+                .forget(consumer, id, &path)
+                .await
+                .map_err(|fault| Failure::fault(&format!("source `{source}`"), &fault))?;
+        }
+        Ok(())
     }
 
     fn settings(&self, consumer: &config::Consumer) -> Result<Settings, Failure> {

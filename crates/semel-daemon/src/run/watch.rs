@@ -46,6 +46,12 @@ impl Progress {
         self.bar.inc(bytes);
     }
 
+    /// Bytes that an earlier run read: the bar begins behind them, and its estimate does not count them.
+    pub(crate) fn skip(&self, bytes: u64) {
+        self.bar.inc(bytes);
+        self.bar.reset_eta();
+    }
+
     fn dead(&self, count: u64) {
         let dead = self.dead.fetch_add(count, Ordering::Relaxed) + count;
         if count > 0 {
@@ -167,5 +173,18 @@ impl Observer for Watch {
             }
             State::Running => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bar_of_a_resumed_file_begins_at_its_position() {
+        let progress = Progress::new(Some(100));
+        progress.skip(60);
+        progress.read(10);
+        assert_eq!(progress.bar.position(), 70);
     }
 }

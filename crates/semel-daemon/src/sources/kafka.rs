@@ -111,6 +111,7 @@ pub(super) async fn open(
         Opened {
             source: source.clone(),
             close: Close::Kafka(source),
+            skipped: 0,
         }
     }))
 }

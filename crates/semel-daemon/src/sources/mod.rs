@@ -34,6 +34,8 @@ pub(crate) enum Begin {
 pub(crate) struct Opened {
     pub(crate) source: Arc<dyn Source>,
     pub(crate) close: Close,
+    /// Bytes of files that are behind the position it was opened at.
+    pub(crate) skipped: u64,
 }
 
 /// How a source is closed when its consumer has ended.
@@ -64,6 +66,7 @@ impl Opened {
         Self {
             source: Arc::new(source),
             close: Close::Drop,
+            skipped: 0,
         }
     }
 }
@@ -95,7 +98,10 @@ pub(crate) async fn open(
             settings.message_bytes_max = message_bytes_max;
             FileSource::open(settings, positions)
                 .await
-                .map(Opened::plain)
+                .map(|source| Opened {
+                    skipped: source.skipped_bytes(),
+                    ..Opened::plain(source)
+                })
         }
         config::Source::Stdin(_) => StdinSource::open(message_bytes_max).map(Opened::plain),
         config::Source::Queue(queue) => queue::open(loaded, queue).await?,
@@ -107,6 +113,25 @@ pub(crate) async fn open(
         }
     };
     opened.map_err(|fault| Failure::fault(&format!("source `{name}`"), &fault))
+}
+
+/// The files of a source that are not those that the positions were stored for.
+///
+/// # Errors
+///
+/// A file cannot be read.
+pub(crate) async fn replaced(
+    loaded: &Loaded,
+    name: &str,
+    positions: &dyn Positions,
+) -> Result<Vec<String>, Failure> {
+    let Some(config::Source::File(file)) = loaded.config.sources.get(name) else {
+        return Ok(Vec::new());
+    };
+    let settings = semel_file::Settings::new(&loaded.base, &file.paths);
+    FileSource::replaced(&settings, positions)
+        .await
+        .map_err(|fault| Failure::fault(&format!("source `{name}`"), &fault))
 }
 
 fn format(format: Format) -> semel_file::Format {

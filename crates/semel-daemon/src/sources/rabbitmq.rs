@@ -69,6 +69,7 @@ pub(super) async fn open(
         Opened {
             source: source.clone(),
             close: Close::Rabbitmq(source),
+            skipped: 0,
         }
     }))
 }

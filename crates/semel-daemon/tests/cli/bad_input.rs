@@ -9,6 +9,8 @@ on_both!(
     lines_that_are_no_messages_are_counted_and_skipped,
     a_huge_line_is_dead_and_its_beginning_is_kept,
     payloads_that_are_no_text_are_shown_in_base64,
+    half_a_csv_record_is_never_applied_and_applies_once_it_is_whole,
+    a_replaced_file_is_known_after_it_was_read_from_its_start,
 );
 
 fn a_bad_line_is_a_dead_letter_and_its_neighbours_go_on(place: Place) {
@@ -145,4 +147,62 @@ fn a_file_that_shrank_or_changed_stops_the_run_with_exit_code_4() {
         lines.iter().all(|line| line["outcome"] == "duplicate"),
         "{lines:?}"
     );
+}
+
+fn half_a_csv_record_is_never_applied_and_applies_once_it_is_whole(place: Place) {
+    place.wallet("");
+    place.write_lines("ops.jsonl", OPENING);
+    place.drained(&[]);
+    let config = place.read("semel.toml").replace("ops.jsonl", "pays.csv");
+    place.write("semel.toml", config);
+    let record = "transfer,pay-1,bank,p1,EUR,1000\n";
+    let head = "op,id,debit,credit,asset,amount\n";
+    // The amount is cut: 10 of 1000.
+    place.write("pays.csv", format!("{head}{}", &record[..record.len() - 3]));
+    for _ in 0..2 {
+        let (lines, summary) = place.drained(&[]);
+        assert_eq!(summary["outcomes"]["dead"], 1, "{summary}");
+        assert_eq!(
+            (&lines[0]["code"], &lines[0]["position"]),
+            (&json!("malformed"), &json!(2))
+        );
+    }
+    assert_eq!(
+        place.json(&["balance", "p1"]).ok().object()["posted"],
+        "1000"
+    );
+    let letters = place.json(&["dead", "list"]).ok().lines();
+    assert_eq!(letters.len(), 1, "the same letter, counted: {letters:?}");
+    let shown = place
+        .semel(&["dead", "show", letters[0]["letter"].as_str().unwrap()])
+        .ok();
+    assert!(shown.out.contains("may be half written"), "{}", shown.out);
+    place.write("pays.csv", format!("{head}{record}"));
+    let (_, summary) = place.drained(&[]);
+    assert_eq!(summary["outcomes"]["applied"], 1);
+    assert_eq!(
+        place.json(&["balance", "p1"]).ok().object()["posted"],
+        "2000"
+    );
+    let (lines, _) = place.drained(&[]);
+    assert!(lines.is_empty());
+}
+
+fn a_replaced_file_is_known_after_it_was_read_from_its_start(place: Place) {
+    place.wallet("");
+    place.write_lines("ops.jsonl", OPENING);
+    place.drained(&[]);
+    let shorter = r#"{"op":"open_account","id":"open-p9","account":"p9","asset":"EUR"}"#;
+    place.write_lines("ops.jsonl", [shorter]);
+    let ran = place.semel(&["run", "--until-idle"]);
+    assert_eq!(ran.code, 4, "{ran:?}");
+    assert!(ran.err.contains("--from-start"), "{}", ran.err);
+    let (_, summary) = place.drained(&["--from-start"]);
+    assert_eq!(summary["outcomes"]["applied"], 1);
+    let (lines, _) = place.drained(&[]);
+    assert!(lines.is_empty(), "{lines:?}");
+    // The same file, read again: its position stays where it is.
+    place.write_lines("ops.jsonl", [shorter, OPENING[0]]);
+    let (lines, _) = place.drained(&[]);
+    assert_eq!(lines.len(), 1);
 }

@@ -272,6 +272,42 @@ fn sigint_and_sigterm_drain_and_tell_which_it_was() {
     }
 }
 
+/// A signal that comes while nothing can be read yet: a FIFO that nobody writes to.
+#[test]
+fn one_signal_ends_a_run_that_waits_for_a_pipe() {
+    for writer in [false, true] {
+        let place = Place::new(Backend::Sqlite);
+        place.wallet("");
+        let made = std::process::Command::new("mkfifo")
+            .arg(place.path().join("ops.jsonl"))
+            .status();
+        assert!(made.unwrap().success());
+        // Opened for both ways, it waits for no reader, and keeps one that reads waiting.
+        let _writer = writer.then(|| {
+            std::fs::File::options()
+                .read(true)
+                .write(true)
+                .open(place.path().join("ops.jsonl"))
+                .unwrap()
+        });
+        let mut child = place
+            .command(&["run", "--json"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // The ledger is opened behind the signals, and before the sources.
+        while !place.path().join("semel.db").exists() {
+            assert!(child.try_wait().unwrap().is_none(), "it must wait");
+            std::thread::yield_now();
+        }
+        signal(&child, "TERM");
+        let ended = child.wait_with_output().unwrap();
+        assert_eq!(ended.status.code(), Some(143), "{ended:?}");
+        assert!(ended.stdout.starts_with(b"{\"consumers\":["), "{ended:?}");
+    }
+}
+
 #[test]
 fn a_reader_that_has_had_enough_is_no_panic_and_does_not_stop_the_work() {
     let place = Place::new(Backend::Sqlite);
