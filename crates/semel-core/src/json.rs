@@ -287,8 +287,7 @@ impl<'a> Reader<'a> {
             None => Err(Malformed::new("the payload is empty")),
             Some(b'{' | b'[') => self.container(text, 1),
             Some(_) => {
-                let raw: &RawValue =
-                    serde_json::from_str(text).map_err(|e| Malformed::new(e.to_string()))?;
+                let raw: &RawValue = serde_json::from_str(text).map_err(|e| not_json(&e, text))?;
                 self.value(raw.get(), 0)
             }
         }
@@ -318,7 +317,9 @@ impl<'a> Reader<'a> {
         }
         serde_json::from_str(raw).map(Cow::Owned).map_err(|e| {
             let byte = self.offset(raw) + e.column();
-            Malformed::new(format!("{} at byte {byte}", without_place(&e.to_string())))
+            Malformed::new(format!(
+                "the text that ends at byte {byte} has an escape that stands for no character"
+            ))
         })
     }
 
@@ -343,13 +344,26 @@ impl<'a> Reader<'a> {
             scan.deserialize_seq(items)
         };
         let read = read.and_then(|json| scan.end().map(|()| json));
-        read.map_err(|e| fault.unwrap_or_else(|| Malformed::new(e.to_string())))
+        read.map_err(|e| fault.unwrap_or_else(|| not_json(&e, raw)))
     }
 }
 
-/// `… at line 1 column 5` without its place, for errors of a slice whose columns are not the payload's.
-fn without_place(text: &str) -> &str {
-    text.split_once(" at line ").map_or(text, |(what, _)| what)
+/// Where `text` stops being JSON. What the scanner says of it is for programmers, so only the place is taken.
+fn not_json(error: &serde_json::Error, text: &str) -> Malformed {
+    let ends = text.len();
+    if error.is_eof() {
+        return Malformed::new(format!(
+            "the payload is cut off: it ends at byte {ends}, in the middle of its JSON"
+        ));
+    }
+    let lines = text
+        .split_inclusive('\n')
+        .take(error.line().saturating_sub(1));
+    let byte = lines.map(str::len).sum::<usize>() + error.column();
+    Malformed::new(format!(
+        "the payload is not JSON from byte {} on",
+        byte.clamp(1, ends)
+    ))
 }
 
 struct Items<'a, 'f> {

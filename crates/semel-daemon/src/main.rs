@@ -155,14 +155,14 @@ async fn inspect(config: &Path, question: Question, style: Style) -> Result<Exit
     let ledger = ledger::open(&loaded, Tables::AsTheyAre).await?;
     on_ledger!(&ledger, ledger => match &question {
         Question::Show(args) => {
-            let known = inspect::Known { rules: key_rules(&loaded), replies: wallet::replies(&loaded), dialect };
+            let known = inspect::Known { rules: key_rules(&loaded), replies: wallet::replies(&loaded), lanes: lane_rules(&loaded), dialect };
             inspect::show(ledger, &known, args, style).await
         }
         Question::Dead(cli::Dead::List { consumer, code }) => {
             inspect::dead::list(ledger, sql, consumer.as_deref(), code.as_deref(), style).await
         }
         Question::Dead(cli::Dead::Show { letter }) => inspect::dead::show(ledger, sql, letter, style).await,
-        Question::Parked(cli::Parked::List { consumer }) => inspect::parked::list(ledger, sql, consumer.as_deref(), style).await,
+        Question::Parked(cli::Parked::List { consumer }) => inspect::parked::list(ledger, sql, consumer.as_deref(), &lane_rules(&loaded), style).await,
         Question::Audit => wallet::audit(&Reader::new(ledger, wallet::dialect(dialect)), style).await,
         Question::Balance(args) => wallet::balance(&Reader::new(ledger, wallet::dialect(dialect)), args, style).await,
         Question::Statement(args) => wallet::statement(&Reader::new(ledger, wallet::dialect(dialect)), args, style).await,
@@ -178,6 +178,14 @@ fn key_rules(loaded: &Loaded) -> BTreeMap<String, KeyRule> {
         .iter()
         .filter_map(|(name, consumer)| Some((name.clone(), check::key_rule(consumer).ok()?)));
     rules.collect()
+}
+
+/// The consumers' `lane`, by name.
+fn lane_rules(loaded: &Loaded) -> BTreeMap<String, String> {
+    let consumers = loaded.config.consumers.iter();
+    consumers
+        .map(|(name, consumer)| (name.clone(), consumer.lane.clone()))
+        .collect()
 }
 
 /// The config, for commands that go on only with one that can be read.

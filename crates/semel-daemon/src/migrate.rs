@@ -61,9 +61,24 @@ pub(crate) async fn migrate(
     let report = Report::new(migrated);
     match style {
         Style::Json => out::json(&report)?,
-        Style::Words => out::line(&report.words(args.dry_run))?,
+        Style::Words => {
+            out::line(&report.words(args.dry_run))?;
+            if args.accept_key_change {
+                out::line(&accept_words(loaded, args.dry_run))?;
+            }
+        }
     }
     Ok(Exit::Done)
+}
+
+/// Whose key rules are taken as they are now.
+fn accept_words(loaded: &Loaded, dry_run: bool) -> String {
+    let names: Vec<&str> = loaded.config.consumers.keys().map(String::as_str).collect();
+    let verb = if dry_run { "would accept" } else { "accepted" };
+    format!(
+        "{verb} the key rules that the config has now of {}",
+        names.join(", ")
+    )
 }
 
 async fn tables(loaded: &Loaded, place: &Place, dry_run: bool) -> Result<Migrated, Failure> {

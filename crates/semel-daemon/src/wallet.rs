@@ -276,7 +276,16 @@ pub(crate) async fn statement(
 ) -> Result<Exit, Failure> {
     let us = |time: Option<jiff::Timestamp>| time.map(|time| time.as_microsecond());
     let mut printed = Ok(());
-    let mut table = Table::new(&["at", "op", "id", "direction", "amount", "balance after"]);
+    let mut table = Table::new(&[
+        "at",
+        "op",
+        "id",
+        "transfer",
+        "direction",
+        "amount",
+        "balance after",
+        "version",
+    ]);
     let mut each = |line: Line| {
         printed = match style {
             Style::Json => out::json(&line),
@@ -305,9 +314,11 @@ fn line_cells(line: &Line) -> Vec<String> {
         line.at.clone(),
         line.op.clone(),
         line.id.clone(),
+        line.transfer.to_string(),
         direction.to_owned(),
         amount,
         after,
+        line.version.to_string(),
     ]
 }
 

@@ -84,13 +84,20 @@ impl Letter {
             (Some(partition), Some(position)) => format!("{partition}:{position}"),
             (partition, _) => partition.clone().unwrap_or_default(),
         };
-        let count = self.count.unwrap_or(1).to_string();
+        let number =
+            |number: Option<i64>| number.map_or(String::new(), |number| number.to_string());
         vec![
             self.letter.clone(),
+            self.consumer.clone(),
             text(&self.code),
             text(&self.id),
+            text(&self.key),
+            text(&self.source),
             place,
-            count,
+            number(self.attempts),
+            number(self.count),
+            self.at.map_or(String::new(), |at| at.to_string()),
+            text(&self.field),
             text(&self.detail),
         ]
     }
@@ -131,6 +138,10 @@ impl Letter {
         self.headers
             .iter()
             .for_each(|header| fact("header", Some(header.words())));
+        fact("size", self.size.map(|size| format!("{size} bytes")));
+        if self.payload_encoding == Some(Encoding::Base64) {
+            fact("encoding", Some("base64".to_owned()));
+        }
         fact(
             "payload",
             Some(self.payload.clone().unwrap_or_else(|| "null".to_owned())),
@@ -152,7 +163,10 @@ pub(crate) async fn list(
     style: Style,
 ) -> Result<Exit, Failure> {
     let code = Value::Text(code.unwrap_or_default().into());
-    let mut table = Table::new(&["letter", "code", "id", "place", "count", "detail"]);
+    let mut table = Table::new(&[
+        "letter", "consumer", "code", "id", "key", "source", "place", "attempts", "count", "at",
+        "field", "detail",
+    ]);
     for consumer in consumers(ledger, sql, consumer).await? {
         each_row(
             ledger,

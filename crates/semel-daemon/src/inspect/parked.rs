@@ -1,10 +1,14 @@
 //! `semel parked`: messages that wait in the ledger for something that has not come yet.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
-use semel_core::Key;
+use semel_core::json::Json;
 use semel_core::rows::Query;
+use semel_core::{Key, Pointer};
 use serde::Serialize;
 
+use super::cells::encoded;
 use super::{Cells, Statements, consumers, each_row};
 use crate::exit::{Exit, Failure};
 use crate::out::{self, Style, Table};
@@ -20,7 +24,7 @@ pub(crate) struct Parked {
     attempts: Option<i64>,
     due_at: Option<Timestamp>,
     deadline: Option<Timestamp>,
-    /// The lane key that it holds. A message that waits for another holds none: that other one may be in its lane.
+    /// The lane that it came by: its key, where the config's rule makes one of what the ledger keeps.
     lane: Option<String>,
 }
 
@@ -30,7 +34,7 @@ fn hyphenated<S: serde::Serializer>(key: &Key, serializer: S) -> Result<S::Ok, S
 
 impl Parked {
     /// From the columns of `parked_*.sql`.
-    pub(crate) fn read(mut cells: Cells<'_>, consumer: &str) -> Option<Self> {
+    pub(crate) fn read(mut cells: Cells<'_>, consumer: &str, lane: Option<&str>) -> Option<Self> {
         Some(Self {
             consumer: consumer.to_owned(),
             key: cells.key()?,
@@ -39,8 +43,22 @@ impl Parked {
             attempts: cells.int(),
             due_at: cells.time(),
             deadline: cells.time(),
-            lane: None,
+            lane: lane.and_then(|lane| lane_key(lane, cells)),
         })
+    }
+
+    /// In half a line.
+    pub(crate) fn summary(&self) -> String {
+        let time = |at: Option<Timestamp>| at.map_or("?".to_owned(), |at| at.to_string());
+        let lane = self.lane.as_ref();
+        format!(
+            "for {}, tried {} times, next at {}, until {}{}",
+            self.awaiting.as_deref().unwrap_or("?"),
+            self.attempts.unwrap_or_default(),
+            time(self.due_at),
+            time(self.deadline),
+            lane.map_or(String::new(), |lane| format!(", from lane {lane}"))
+        )
     }
 
     fn cells(&self) -> Vec<String> {
@@ -51,13 +69,34 @@ impl Parked {
             self.awaiting.clone().unwrap_or_default(),
         );
         vec![
+            self.consumer.clone(),
             self.key.to_string(),
             id,
             awaiting,
             attempts,
             time(self.due_at),
             time(self.deadline),
+            self.lane.clone().unwrap_or_default(),
         ]
+    }
+}
+
+/// The lane key of a message by a consumer's `lane`, from its columns partition, message key and payload. The
+/// handler's own lanes have no text.
+fn lane_key(rule: &str, mut cells: Cells<'_>) -> Option<String> {
+    let (partition, message_key, payload) = (cells.text(), cells.bytes(), cells.bytes());
+    match rule {
+        "handler" => None,
+        "partition" => partition,
+        "auto" => match message_key {
+            Some(key) => Some(encoded(key).0),
+            None => partition,
+        },
+        pointer => {
+            let (json, pointer) = (Json::parse(payload?).ok()?, Pointer::parse(pointer).ok()?);
+            let text = json.at(&pointer)?.text_or_number()?;
+            Some(text.to_owned())
+        }
     }
 }
 
@@ -70,12 +109,16 @@ pub(crate) async fn list(
     ledger: &impl Query,
     sql: &Statements,
     consumer: Option<&str>,
+    lanes: &BTreeMap<String, String>,
     style: Style,
 ) -> Result<Exit, Failure> {
-    let mut table = Table::new(&["key", "id", "awaiting", "attempts", "due at", "deadline"]);
+    let mut table = Table::new(&[
+        "consumer", "key", "id", "awaiting", "attempts", "due at", "deadline", "lane",
+    ]);
     for consumer in consumers(ledger, sql, consumer).await? {
+        let lane = lanes.get(&consumer.name).map(String::as_str);
         each_row(ledger, sql.parked_list, &[consumer.arg()], |cells| {
-            let Some(parked) = Parked::read(cells, &consumer.name) else {
+            let Some(parked) = Parked::read(cells, &consumer.name, lane) else {
                 return Ok(());
             };
             match style {

@@ -106,6 +106,28 @@ impl Sighting {
     }
 }
 
+impl Sighting {
+    /// In half a line.
+    fn summary(&self) -> String {
+        let (kind, count) = (self.kind, self.count.unwrap_or(1));
+        let source = self.source.as_deref().unwrap_or("?");
+        let mut words = format!("{count} × as {kind}, by source {source}");
+        if let Some(partition) = &self.partition {
+            words.push_str(&format!(", {partition}"));
+        }
+        if let Some(position) = self.position {
+            words.push_str(&format!(":{position}"));
+        }
+        match (self.first_at, self.at) {
+            (Some(first), Some(last)) if first != last => {
+                words.push_str(&format!(", from {first} to {last}"));
+            }
+            (_, last) => words.push_str(&last.map_or(String::new(), |last| format!(", {last}"))),
+        }
+        words
+    }
+}
+
 /// What the config knows of consumers.
 #[derive(Debug)]
 pub(crate) struct Known {
@@ -113,6 +135,8 @@ pub(crate) struct Known {
     pub(crate) rules: BTreeMap<String, KeyRule>,
     /// Wallets, which derive the replies of applied operations from their rows.
     pub(crate) replies: BTreeMap<String, DuplicateReply>,
+    /// Their lane rules: a parked message tells its lane.
+    pub(crate) lanes: BTreeMap<String, String>,
     /// The ledger's dialect.
     pub(crate) dialect: Dialect,
 }
@@ -141,7 +165,7 @@ pub(crate) async fn show(
         .await?
         {
             let Some(mut operation) =
-                operation(ledger, sql, &consumer, key, &args.key_or_id).await?
+                operation(ledger, known, &consumer, key, &args.key_or_id).await?
             else {
                 continue;
             };
@@ -210,11 +234,12 @@ async fn keys(
 
 async fn operation(
     ledger: &impl Query,
-    sql: &Statements,
+    known: &Known,
     consumer: &Consumer,
     key: Key,
     asked: &str,
 ) -> Result<Option<Operation>, Failure> {
+    let sql = Statements::of(known.dialect);
     let args = [consumer.arg(), Value::Key(key)];
     let row = rows(ledger, sql.ledger_row, &args, Row::read).await?.pop();
     let dead = rows(ledger, sql.dead_of_key, &args, |cells| {
@@ -225,7 +250,8 @@ async fn operation(
         return Ok(None);
     }
     let parked = rows(ledger, sql.parked_row, &args, |cells| {
-        Parked::read(cells, &consumer.name)
+        let lane = known.lanes.get(&consumer.name);
+        Parked::read(cells, &consumer.name, lane.map(String::as_str))
     })
     .await?
     .pop();
@@ -292,15 +318,17 @@ impl Operation {
         if let Some(reply) = &self.reply {
             words.push_str(&format!("\n  reply {reply}"));
         }
+        if let Some(fingerprint) = &self.fingerprint {
+            words.push_str(&format!("\n  fingerprint {fingerprint}"));
+        }
+        if let Some(parked) = &self.parked {
+            words.push_str(&format!("\n  waits {}", parked.summary()));
+        }
         for letter in &self.dead {
             words.push_str(&format!("\n  dead letter {}", letter.summary()));
         }
         for sighting in &self.sightings {
-            let (kind, count) = (sighting.kind, sighting.count.unwrap_or(1));
-            let source = sighting.source.as_deref().unwrap_or("?");
-            words.push_str(&format!(
-                "\n  seen again {count} × as {kind}, by source {source}"
-            ));
+            words.push_str(&format!("\n  seen again {}", sighting.summary()));
         }
         words.push('\n');
         words

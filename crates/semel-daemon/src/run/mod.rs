@@ -94,10 +94,10 @@ fn bytes_of_files(loaded: &Loaded) -> Option<u64> {
     Some(bytes)
 }
 
-/// Why a consumer ended by itself. Once something was consumed, every stop is one to protect data.
-fn stopped(name: &str, summary: &Summary, fault: &Fault) -> Failure {
+/// Why a consumer ended by itself. Once it runs, every stop is one to protect data.
+fn stopped(name: &str, fault: &Fault) -> Failure {
     let failure = Failure::fault(&format!("consumer `{name}`"), fault);
-    if fault.class == Class::Stop && summary.messages > 0 {
+    if fault.class == Class::Stop {
         return Failure {
             exit: Exit::Stopped,
             ..failure
@@ -179,7 +179,7 @@ impl Life {
                 Ok((name, (summary, fault))) => {
                     if let Some(fault) = fault {
                         self.shutdown.now();
-                        failure = failure.or(Some(stopped(&name, &summary, &fault)));
+                        failure = failure.or(Some(stopped(&name, &fault)));
                     }
                     summaries.push((name, summary));
                 }

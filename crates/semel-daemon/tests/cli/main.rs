@@ -16,3 +16,4 @@ mod secrets;
 mod shapes;
 mod stops;
 mod vectors;
+mod words;

@@ -220,7 +220,7 @@ fn words_say_the_same_as_json(place: Place) {
         said(&["balance", "p1"]).starts_with("p1: 950 EUR in minor units, 10 held, 940 available")
     );
     assert!(
-        said(&["statement", "p1"]).contains("transfer  fund-p1  credit     1000    1000"),
+        said(&["statement", "p1"]).contains("  credit     1000    1000           1\n"),
         "{}",
         said(&["statement", "p1"])
     );

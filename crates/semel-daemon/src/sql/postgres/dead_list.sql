@@ -6,4 +6,4 @@ FROM semel_dead AS d
 LEFT JOIN semel_source AS s
   ON s.consumer = d.consumer AND s.id = d.source
 WHERE d.consumer = $1 AND ($2::text = '' OR d.code = $2::text)
-ORDER BY d.first_at, d.letter
+ORDER BY d.first_at, d.source, d.partition, d.position, d.letter

@@ -5,4 +5,4 @@ FROM semel_dead AS d
 LEFT JOIN semel_source AS s
   ON s.consumer = d.consumer AND s.id = d.source
 WHERE d.consumer = ?1 AND d.key = ?2
-ORDER BY d.at, d.letter
+ORDER BY d.at, d.source, d.partition, d.position, d.letter
