@@ -272,6 +272,74 @@ fn sigint_and_sigterm_drain_and_tell_which_it_was() {
     }
 }
 
+/// What leans on the order of a queue finds it, however often a run is stopped cleanly in its midst.
+#[test]
+fn a_queue_keeps_its_order_over_clean_stops() {
+    for backend in [Backend::Sqlite, Backend::Postgres] {
+        let place = Place::new(backend);
+        place.config(
+            "[sources.inbox]\ntype = \"queue\"\nname = \"inbox\"\n\
+             [consumers.wallet]\nsources = [\"inbox\"]\nhandler = \"wallet\"\n[consumers.wallet.wallet]\nassets = { EUR = 2 }\n",
+        );
+        let open = |i: u32| {
+            format!(r#"{{"op":"open_account","id":"o{i}","account":"a{i}","asset":"EUR"}}"#)
+        };
+        let pay = |i: u32| {
+            format!(
+                r#"{{"op":"transfer","id":"t{i}","debit":"bank","credit":"a{i}","asset":"EUR","amount":"1"}}"#
+            )
+        };
+        let opened = (0..6_000).map(open);
+        let lines = [OPENING[0].to_owned()].into_iter().chain(opened);
+        place.write_lines("ops.jsonl", lines.chain((0..6_000).map(pay)));
+        place.semel(&["publish", "inbox", "ops.jsonl"]).ok();
+        for _ in 0..3 {
+            let mut child = place
+                .command(&["run", "--outcomes", "-"])
+                .stdout(Stdio::piped())
+                .stderr(Stdio::null())
+                .spawn()
+                .unwrap();
+            let mut out = BufReader::new(child.stdout.take().unwrap());
+            out.read_line(&mut String::new()).unwrap();
+            signal(&child, "TERM");
+            std::io::copy(&mut out, &mut std::io::sink()).unwrap();
+            assert_eq!(child.wait().unwrap().code(), Some(143));
+        }
+        let (_, summary) = place.drained(&[]);
+        assert_eq!(summary["codes"], json!({}), "{summary}");
+        let last = place.json(&["balance", "a5999"]).ok().object();
+        assert_eq!(last["posted"], "1");
+    }
+}
+
+/// The files that the README begins with.
+#[test]
+fn the_first_example_ends_as_the_readme_says() {
+    let place = Place::new(Backend::Sqlite);
+    for name in ["semel.toml", "ops.jsonl"] {
+        let path = format!("{}/../../examples/first/{name}", env!("CARGO_MANIFEST_DIR"));
+        place.write(name, std::fs::read(path).unwrap());
+    }
+    place.semel(&["check"]).ok();
+    let (_, summary) = place.drained(&[]);
+    assert_eq!(
+        summary["outcomes"],
+        json!({"applied":4,"ignored":0,"refused":1,"duplicate":1,"parked":0,"dead":1})
+    );
+    place.semel(&["audit"]).ok();
+    let shown = place.semel(&["show", "pay-88"]).ok().out;
+    assert!(
+        shown.contains("applied") && shown.contains("1 × as duplicate"),
+        "{shown}"
+    );
+    let dead = place.semel(&["dead", "list"]).ok().out;
+    assert!(
+        dead.contains("ops.jsonl:7") && dead.contains("cut off"),
+        "{dead}"
+    );
+}
+
 /// A signal that comes while nothing can be read yet: a FIFO that nobody writes to.
 #[test]
 fn one_signal_ends_a_run_that_waits_for_a_pipe() {
