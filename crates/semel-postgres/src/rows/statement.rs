@@ -153,18 +153,18 @@ fn update(name: &str, table: &Table) -> String {
 
 /// How many rows a statement adds to.
 #[derive(Clone, Copy)]
-enum Many {
+enum Crowd {
     One,
     Few,
     Many,
 }
 
 impl Deltas {
-    fn of(text: impl Fn(Many) -> String) -> Self {
+    fn of(text: impl Fn(Crowd) -> String) -> Self {
         Self {
-            one: text(Many::One).into(),
-            few: text(Many::Few).into(),
-            many: text(Many::Many).into(),
+            one: text(Crowd::One).into(),
+            few: text(Crowd::Few).into(),
+            many: text(Crowd::Many).into(),
         }
     }
 }
@@ -173,7 +173,7 @@ impl Deltas {
 /// order of the arrays first. That more than doubles the price of a row (11 to 4.5 µs), so many rows go without:
 /// their condition is one that can neither be hashed nor merged, which leaves a nested loop down the index, in
 /// the order of the arrays.
-fn add(name: &str, table: &Table, many: Many) -> String {
+fn add(name: &str, table: &Table, many: Crowd) -> String {
     let mut joined = Joined::new();
     let mut conditions = String::new();
     for (place, column) in table.columns.iter().enumerate() {
@@ -200,13 +200,13 @@ fn add(name: &str, table: &Table, many: Many) -> String {
     let identity = quoted(table.columns[0].name);
     let given = joined.unnest("given");
     let (with, from, seen) = match many {
-        Many::One => (String::new(), given, "given.seen_0"),
-        Many::Few => (
+        Crowd::One => (String::new(), given, "given.seen_0"),
+        Crowd::Few => (
             locked(name, &identity, &given),
             "given".to_owned(),
             "given.seen_0",
         ),
-        Many::Many => (String::new(), given, "ANY (ARRAY[given.seen_0])"),
+        Crowd::Many => (String::new(), given, "ANY (ARRAY[given.seen_0])"),
     };
     format!(
         "{with}UPDATE {name} AS known\n\
