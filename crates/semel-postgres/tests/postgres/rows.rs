@@ -4,6 +4,7 @@ use bytes::Bytes;
 use futures_util::future::join_all;
 use semel_core::rows::{Change, Column, Delta, Lock, Query, Rows, Table, Type, Value};
 use semel_core::{Class, Ledger, Unit};
+use semel_sql::Lend;
 use sqlx::{AssertSqlSafe, Row};
 
 use crate::world::{World, committed, key, number, run};
@@ -452,4 +453,58 @@ async fn deltas_whose_rows_nobody_needs_are_counted() {
     committed(unit.commit().await);
     let sum = "SELECT sum(posted)::bigint FROM account";
     assert_eq!(number(&mut world.psql().await, sum).await, 15);
+}
+
+/// The plan of the last deltas that this unit's connection sent.
+async fn plan_of_deltas(unit: &mut semel_postgres::PostgresUnit) -> String {
+    let find =
+        "SELECT name FROM pg_prepared_statements WHERE statement LIKE '%UPDATE%\"account\"%'";
+    let name: String = sqlx::query_scalar(find)
+        .persistent(false)
+        .fetch_one(&mut unit.lend())
+        .await
+        .unwrap();
+    // Generic: without the arrays, whose length the planner must not know anyway.
+    sqlx::raw_sql("SET LOCAL plan_cache_mode = force_generic_plan")
+        .execute(&mut unit.lend())
+        .await
+        .unwrap();
+    let explain = format!("EXPLAIN EXECUTE {name}(NULL, NULL, NULL, NULL, NULL, NULL)");
+    let rows = sqlx::raw_sql(AssertSqlSafe(explain))
+        .fetch_all(&mut unit.lend())
+        .await
+        .unwrap();
+    let lines: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
+    lines.join("\n")
+}
+
+/// Whoever takes many row locks takes them in the order of the arrays, whatever the planner knows of the table: two
+/// lanes that add to the same rows wait for each other, never in a circle.
+#[tokio::test]
+async fn t32_many_deltas_lock_their_rows_in_the_order_of_the_arrays() {
+    for (count, analyzed) in [(200, false), (200, true), (2_000, true), (20_000, true)] {
+        let world = accounts(0..count).await;
+        if analyzed {
+            run(&mut world.psql().await, "VACUUM ANALYZE account").await;
+        }
+        let mut unit = world.unit(0).await;
+        let mut keys = ids(0..200);
+        keys.sort_unstable();
+        let delta = |key: Value| Delta {
+            seen: [&[key][..], &row(1, 0)[2..5]].concat(),
+            add: vec![1, 1],
+        };
+        let deltas: Vec<Delta> = keys.into_iter().map(delta).collect();
+        assert!(unit.raise(&ACCOUNT, &deltas).await.unwrap() > 0);
+        let plan = plan_of_deltas(&mut unit).await;
+        let nested = plan.find("Nested Loop").expect(&plan);
+        let outer = plan.find("Function Scan on given").expect(&plan);
+        let inner = plan.find("on account known").expect(&plan);
+        assert!(
+            !plan.contains("Hash Join") && !plan.contains("Merge Join"),
+            "{plan}"
+        );
+        let inner = inner.max(plan.rfind("on account known").unwrap_or(0));
+        assert!(nested < outer && outer < inner, "{count} rows:\n{plan}");
+    }
 }
