@@ -1,7 +1,7 @@
 //! The wallet as a staged handler: binds messages, names the rows of each operation, and lets `decide`
 //! work on the engine's stage.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock};
 
@@ -65,6 +65,8 @@ pub struct Wallet {
     /// Another way to compare than the wallet's own, if the consumer declares one.
     fingerprint: Option<Policy>,
     now_ms: AtomicU64,
+    /// The config's houses, sorted.
+    houses: Box<[Key]>,
     /// Accounts known to have no limit and to be far from overflow.
     unlimited: RwLock<HashSet<Key>>,
 }
@@ -80,7 +82,10 @@ impl Wallet {
     #[must_use]
     pub fn new(config: Config) -> Self {
         let rule = KeyRule::parse(["/id"], None).expect("`/id` is a JSON pointer");
+        let houses = config.assets().filter_map(|asset| asset.house.as_ref());
+        let houses: BTreeSet<Key> = houses.map(|(house, _)| *house).collect();
         Self {
+            houses: houses.into_iter().collect(),
             config,
             rule,
             key_of: KeyOf::Id,
@@ -174,6 +179,10 @@ impl Wallet {
             .read()
             .unwrap_or_else(PoisonError::into_inner)
             .contains(account)
+    }
+
+    fn is_house(&self, account: &Key) -> bool {
+        self.houses.binary_search(account).is_ok()
     }
 
     /// Remembers an account without limit, or forgets one that came near the edge.

@@ -74,10 +74,22 @@ impl Naming<'_, '_> {
     }
 
     /// An account whose balance changes: without a lock where that is known to be safe.
+    ///
+    /// A house that nobody has looked at yet is looked at first. Locked among the players, before the unit's inserts, it
+    /// would be taken in another order than by units that know it and take it last, by their delta.
     fn account(&mut self, account: Key, amount: i128) {
-        let commutes = amount <= AMOUNT_COMMUTING_MAX && self.wallet.is_unlimited(&account);
-        let want = if commutes { Want::Add } else { Want::Lock };
-        self.names.want(ACCOUNT, Value::Key(account), want);
+        let id = Value::Key(account);
+        let small = amount <= AMOUNT_COMMUTING_MAX;
+        let want = if small && self.wallet.is_unlimited(&account) {
+            Want::Add
+        } else if small && self.wallet.is_house(&account) && self.names.row(ACCOUNT, &id).is_none()
+        {
+            // One that is not there has nothing to lock.
+            Want::Refer
+        } else {
+            Want::Lock
+        };
+        self.names.want(ACCOUNT, id, want);
     }
 
     fn leg(&mut self, leg: &Leg) {

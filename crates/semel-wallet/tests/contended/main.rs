@@ -26,7 +26,7 @@ use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
 /// The units' largest sizes, and how many per mille of the messages meet each.
 const SIZES: [(usize, usize); 4] = [(1, 100), (5, 200), (40, 300), (300, 400)];
 
-/// Deadlocks that may come of units which lock the house because nobody has learned yet that they need not.
+/// Deadlocks that may come of units which lock the bank because nobody has learned yet that they need not.
 const LEARNING_MAX: usize = SIZES.len();
 
 fn config() -> Config {
@@ -170,7 +170,8 @@ async fn every_answer_of_a_contended_wallet_is_right_at_the_version_it_saw() {
         found.tombstones, found.dead, found.answers
     );
     assert!(found.violations.is_empty(), "{:#?}", found.violations);
-    // A run's first units do not know yet that the house has no limit, and lock it among the others.
+    // A run's first units do not know yet that the bank has no limit, and lock it among the others. The house they
+    // look at first, since the config names it.
     assert!(
         deadlocks <= LEARNING_MAX,
         "locks are taken in one order, yet there were {deadlocks} deadlocks"
