@@ -1,5 +1,7 @@
 //! Typed access to the fields of one object; every complaint names the field as the sender wrote it.
 
+use std::borrow::Cow;
+
 use semel_core::json::Object;
 use semel_core::{Json, Key};
 
@@ -148,7 +150,13 @@ impl<'o, 'k> Fields<'o, 'k> {
         let text = value
             .text()
             .ok_or_else(|| self.ill_typed(name, value, "a time (RFC 3339 with offset)"))?;
-        match text.parse::<jiff::Timestamp>() {
+        let Some(exact) = nine_digits(text) else {
+            return Err(self.bad(
+                name,
+                format_args!("has more than nine digits of a second; a time is exact to the nanosecond at most"),
+            ));
+        };
+        match exact.parse::<jiff::Timestamp>() {
             Ok(time) => Ok(Some(time.as_microsecond())),
             Err(e) => Err(self.bad(
                 name,
@@ -189,11 +197,47 @@ impl<'o, 'k> Fields<'o, 'k> {
     }
 }
 
+/// A time with at most nine digits of a second: zeros behind them change nothing and are left out. `None` when one of
+/// them is another digit, which could only be dropped.
+fn nine_digits(text: &str) -> Option<Cow<'_, str>> {
+    let Some((front, rest)) = text.split_once(['.', ',']) else {
+        return Some(Cow::Borrowed(text));
+    };
+    let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+    if digits <= 9 {
+        return Some(Cow::Borrowed(text));
+    }
+    let zeros = rest[9..digits].bytes().all(|digit| digit == b'0');
+    zeros.then(|| Cow::Owned(format!("{front}.{}{}", &rest[..9], &rest[digits..])))
+}
+
 #[cold]
 fn malformed(field: String, what: &str) -> Dead {
     Dead {
         code: Death::Malformed,
         detail: format!("`{field}` {what}"),
         field: Some(field),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::nine_digits;
+
+    #[test]
+    fn digits_of_a_second_are_never_dropped() {
+        let exact = |text| nine_digits(text).map(|text| text.into_owned());
+        for text in [
+            "2026-01-31T00:00:00Z",
+            "2026-01-31T00:00:00.123456789+01:00",
+            "x.y",
+        ] {
+            assert_eq!(exact(text).as_deref(), Some(text));
+        }
+        assert_eq!(
+            exact("2026-01-31T00:00:00.100000000000+01:00").as_deref(),
+            Some("2026-01-31T00:00:00.100000000+01:00")
+        );
+        assert_eq!(exact("2026-01-31T00:00:00.1234567891Z"), None);
     }
 }
