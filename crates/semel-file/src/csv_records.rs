@@ -1,4 +1,5 @@
-//! Records of a CSV file as JSON objects of text values. A record is read whole before it is cut, so an
+//! Records of a CSV file as JSON objects of text values, and null for an empty cell: a file of several kinds of
+//! operations has columns that most of its records leave out. A record is read whole before it is cut, so an
 //! unclosed quote reads the rest of the file into memory.
 //!
 //! A record is whole when its line end is there: half a JSON object is no JSON object, but half a record may be a
@@ -161,7 +162,8 @@ impl Records {
             }
             serde_json::to_writer(&mut json, name).ok()?;
             json.push(b':');
-            serde_json::to_writer(&mut json, std::str::from_utf8(value).ok()?).ok()?;
+            let text = std::str::from_utf8(value).ok()?;
+            serde_json::to_writer(&mut json, &(!text.is_empty()).then_some(text)).ok()?;
         }
         json.push(b'}');
         Some(json)

@@ -53,7 +53,13 @@ impl Feed {
             ))
         };
         let mut file = File::open(path).map_err(away)?;
-        let size = file.metadata().map_err(away)?.len();
+        let about = file.metadata().map_err(away)?;
+        if about.is_dir() {
+            return Err(Fault::refused(format!(
+                "`{shown}` is a folder; name the files in it in `paths` of the source"
+            )));
+        }
+        let size = about.len();
         let mark = match reached {
             Some(reached) => mark::resume(&mut file, size, reached)?,
             None => None,

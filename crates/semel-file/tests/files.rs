@@ -322,6 +322,16 @@ async fn standard_input_has_lines_and_no_marks() {
 }
 
 #[tokio::test]
+async fn a_folder_is_refused_when_the_source_opens() {
+    let folder = tempfile::tempdir().unwrap();
+    let settings = Settings::new(folder.path(), ["."]);
+    let fault = FileSource::open(settings, Arc::new(Kept::default()))
+        .await
+        .unwrap_err();
+    assert!(fault.to_string().contains("is a folder"), "{fault}");
+}
+
+#[tokio::test]
 async fn csv_records_become_json_objects_of_text_and_go_on_behind_their_position() {
     let folder = tempfile::tempdir().unwrap();
     let kept = Kept::default();
@@ -339,7 +349,7 @@ async fn csv_records_become_json_objects_of_text_and_go_on_behind_their_position
     );
     assert_eq!(
         (lines[1].1, lines[1].2.as_str()),
-        (4, r#"{"id":"p-2","amount":"1.50","note":""}"#)
+        (4, r#"{"id":"p-2","amount":"1.50","note":null}"#)
     );
 
     write(

@@ -53,7 +53,7 @@ pub(crate) struct File {
     /// The files, relative to the config file's folder. Each is one partition.
     #[schemars(length(min = 1))]
     pub(crate) paths: Vec<String>,
-    /// What the files hold; by default a name ending in `.csv` means CSV, any other JSON Lines.
+    /// What the files hold; by default a name ending in `.csv` means CSV, any other JSON Lines. An empty CSV cell is null.
     pub(crate) format: Option<Format>,
 }
 

@@ -220,11 +220,12 @@ fn csv_records_are_messages_too() {
     );
     place.write(
         "ops.csv",
-        "op,id,account,asset\nopen_account,a,p1,EUR\nopen_account,b,p2,EUR\n",
+        "op,id,account,asset,kind,debit,credit,amount,value\n\
+         open_account,a,p1,EUR,external,,,,\nopen_account,b,p2,EUR,,,,,\ntransfer,t,,EUR,,p1,p2,5,\n",
     );
     let (lines, _) = place.drained(&[]);
     let outcomes: Vec<&Value> = lines.iter().map(|line| &line["outcome"]).collect();
-    assert_eq!(outcomes, [&json!("applied"), &json!("applied")]);
+    assert_eq!(outcomes, ["applied"; 3], "{lines:?}");
 }
 
 /// A run that waits for messages: a queue never ends.
