@@ -237,19 +237,29 @@ impl Assignment {
         self.buffered
     }
 
-    /// The client has read partition `number` of some topic to its end. Says which, if that is certain;
-    /// else those it may be, to be asked.
+    /// The client has read partition `number` of some topic to its end. Says which, if that is certain:
+    /// if no other topic has one of this number here. Else those it may be, to be asked; one that is known to be at
+    /// its end may be the one that the client means.
     pub(crate) fn end_of(&mut self, number: i32) -> Vec<(Index, u64, u64)> {
+        let namesakes = self.ours().filter(|(_, p)| p.number == number).count();
         let candidates: Vec<_> = self
             .ours()
             .filter(|(_, p)| p.number == number && p.phase == Phase::Live && !p.is_at_end())
             .map(|(index, p)| (index, p.generation, p.read_next))
             .collect();
-        if let [(index, generation, read_next)] = candidates[..] {
+        if let [(index, generation, read_next)] = candidates[..]
+            && namesakes == 1
+        {
             self.at_end(index, generation, read_next);
             return Vec::new();
         }
         candidates
+    }
+
+    /// Whether this is still what the client reads next there.
+    pub(crate) fn reads(&mut self, index: Index, generation: u64, read_next: u64) -> bool {
+        self.current(index, generation)
+            .is_some_and(|partition| partition.read_next == read_next)
     }
 
     /// Nothing is left behind `read_next` but gaps.
@@ -551,7 +561,11 @@ mod tests {
 
     /// Partition `number` of topic `t`, live from 0 to `end`.
     fn live(assignment: &mut Assignment, number: i32, end: u64) -> Index {
-        let (index, _) = assignment.index("t", number);
+        live_of(assignment, "t", number, end)
+    }
+
+    fn live_of(assignment: &mut Assignment, topic: &str, number: i32, end: u64) -> Index {
+        let (index, _) = assignment.index(topic, number);
         assignment.assign(&[index]);
         let start = Start {
             offset: 0,
@@ -683,5 +697,20 @@ mod tests {
         assert!(drained(&mut assignment));
         assert_eq!(assignment.lag(), [("t/0".to_owned(), 0)]);
         assert!(!drained(&mut assignment), "said once");
+    }
+
+    #[test]
+    fn the_end_of_one_topic_is_not_taken_for_that_of_another_with_a_backlog() {
+        let mut assignment = Assignment::default();
+        let _caught_up = live_of(&mut assignment, "a", 0, 0);
+        let behind = live_of(&mut assignment, "b", 0, 5);
+        let candidates = assignment.end_of(0);
+        assert_eq!(candidates.len(), 1, "to be asked");
+        assert_eq!((candidates[0].0, candidates[0].2), (behind, 0));
+        assert!(!matches!(
+            assignment.take(ALL, Instant::now()),
+            Found::Drained
+        ));
+        assert!(assignment.lag().contains(&("b/0".to_owned(), 5)));
     }
 }

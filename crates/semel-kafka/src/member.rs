@@ -37,6 +37,8 @@ const TURN_COUNT_MAX: usize = 1_000;
 const LATE_POSITION: Duration = Duration::from_millis(250);
 /// How often a lost broker is looked for.
 const KNOCK: Duration = Duration::from_secs(1);
+/// Whether a partition is at its end is asked again after this long where the broker did not answer.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 /// What the thread is told.
 #[derive(Debug, Clone, Copy)]
@@ -507,18 +509,29 @@ impl Member {
             self.tuning.timeout,
             self.shared.clone(),
         );
+        // The client tells an end once, so a broker that does not answer is asked again.
         context.runtime.spawn(async move {
-            let asked = blocking(move || {
-                let found = crate::probe::Probe::open(&reader, timeout)?
-                    .first_records(&[(place, read_next)])?;
-                Ok(found.is_empty())
-            });
-            if matches!(asked.await, Ok(true)) {
-                shared
-                    .lock()
-                    .assignment
-                    .at_end(index, generation, read_next);
-                shared.wake();
+            loop {
+                let (reader, place) = (reader.clone(), place.clone());
+                let asked = blocking(move || {
+                    let found = crate::probe::Probe::open(&reader, timeout)?
+                        .first_records(&[(place, read_next)])?;
+                    Ok(found.is_empty())
+                });
+                let answer = asked.await;
+                {
+                    let mut state = shared.lock();
+                    if state.closing || !state.assignment.reads(index, generation, read_next) {
+                        return;
+                    }
+                    if matches!(answer, Ok(true)) {
+                        state.assignment.at_end(index, generation, read_next);
+                    }
+                }
+                if answer.is_ok() {
+                    return shared.wake();
+                }
+                tokio::time::sleep(ASK_AGAIN).await;
             }
         });
     }

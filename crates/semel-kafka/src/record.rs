@@ -1,7 +1,8 @@
 //! A record as a message: everything kept as it came, within the limits.
 
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 
 use bytes::Bytes;
 use rdkafka::message::{BorrowedHeaders, BorrowedMessage, Headers as _, Message as _};
@@ -47,8 +48,8 @@ pub(crate) fn message(
     let timestamp_ms = record.timestamp().to_millis();
     // The client library panics at a header whose name is not UTF-8. Such a record must end dead like any
     // other that cannot be judged, and not end the consumer (E050).
-    let read = catch_unwind(AssertUnwindSafe(|| headers(record.headers(), limits)));
-    let (headers, headers_whole, headers_size) = read.unwrap_or_else(|_| (Arc::new([]), false, 0));
+    let read = quietly(|| headers(record.headers(), limits));
+    let (headers, headers_whole, headers_size) = read.unwrap_or_else(|| (Arc::new([]), false, 0));
     let value = record.payload();
     let whole = value.is_none_or(|value| value.len() <= limits.message_bytes_max) && headers_whole;
     let shown = if whole { usize::MAX } else { CUT_BYTES };
@@ -65,6 +66,29 @@ pub(crate) fn message(
         timestamp_ms,
     };
     (message, mark::of(timestamp_ms, record.key()))
+}
+
+thread_local! {
+    /// A panic on this thread is expected and caught.
+    static EXPECTED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs what may panic inside the client library. A sender who can provoke that must not be able to fill the log
+/// with it, so the hook of the program is not told.
+fn quietly<T>(read: impl FnOnce() -> T) -> Option<T> {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let hook = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            if !EXPECTED.get() {
+                hook(info);
+            }
+        }));
+    });
+    EXPECTED.set(true);
+    let read = catch_unwind(AssertUnwindSafe(read));
+    EXPECTED.set(false);
+    read.ok()
 }
 
 fn cut(value: &[u8], headers_size: usize) -> Cut {

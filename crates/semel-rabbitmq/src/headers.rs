@@ -1,6 +1,8 @@
 //! AMQP's typed header table as Semel's headers, and back. Headers are advisory: an odd one is text or
 //! left out, never an error. None is ever cut: the beginning of a key could be another operation's key.
 
+use std::cmp::Reverse;
+use std::collections::HashMap;
 use std::fmt::Write as _;
 
 use bytes::Bytes;
@@ -101,24 +103,37 @@ fn restore_order(headers: &mut Vec<(String, Bytes)>) {
         return;
     };
     let (_, order) = headers.remove(at);
-    let order: Vec<&[u8]> = order.split(|byte| *byte == b',').collect();
+    // The first place of a name counts. A map: both lists are as long as a sender likes.
+    let mut places: HashMap<&[u8], usize> = HashMap::new();
+    for (place, name) in order.split(|byte| *byte == b',').enumerate() {
+        places.entry(name).or_insert(place);
+    }
     // Stable: what it does not name stays in order, behind.
-    headers.sort_by_cached_key(|(name, _)| {
-        let place = order.iter().position(|known| *known == name.as_bytes());
-        place.unwrap_or(usize::MAX)
+    headers.sort_by_key(|(name, _)| {
+        let place = places.get(name.as_bytes());
+        place.copied().unwrap_or(usize::MAX)
     });
 }
 
 /// Leaves out the largest headers until the rest fits.
 fn fit(headers: &mut Vec<(String, Bytes)>, left_out: &mut Vec<String>, bytes_max: usize) {
     let mut bytes: usize = headers.iter().map(size).sum();
-    while bytes > bytes_max
-        && let Some(largest) = (0..headers.len()).max_by_key(|at| size(&headers[*at]))
-    {
-        let header = headers.remove(largest);
-        bytes -= size(&header);
-        left_out.push(header.0);
+    if bytes <= bytes_max {
+        return;
     }
+    let mut largest_first: Vec<usize> = (0..headers.len()).collect();
+    largest_first.sort_by_key(|at| Reverse((size(&headers[*at]), *at)));
+    let mut out = vec![false; headers.len()];
+    for at in largest_first {
+        if bytes <= bytes_max {
+            break;
+        }
+        bytes -= size(&headers[at]);
+        left_out.push(headers[at].0.clone());
+        out[at] = true;
+    }
+    let mut out = out.into_iter();
+    headers.retain(|_| !out.next().unwrap_or(false));
 }
 
 fn size((name, value): &(String, Bytes)) -> usize {

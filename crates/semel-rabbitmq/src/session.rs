@@ -484,7 +484,9 @@ impl Life<'_> {
         let (tags, ack) = self.window.give_back(due);
         self.shared.settled(self.window.open());
         self.wire.give_back(&tags).await?;
-        self.wire.ack(ack).await
+        self.wire.ack(ack).await?;
+        // It may have been the last that kept the consumer paused.
+        self.mind_the_bytes().await
     }
 
     /// Stops consuming while too many bytes are unsettled, and goes on with a prefetch that fits them.

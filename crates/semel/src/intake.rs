@@ -268,7 +268,12 @@ pub(crate) fn bind<U, H: Handler<U>>(
         .cut
         .map_or(message.bytes().len() as u64, |cut| cut.size);
     if message.cut.is_some() || size > bytes_max as u64 {
-        let detail = format!("the payload has {size} bytes, more than the limit of {bytes_max}");
+        let detail = if size > bytes_max as u64 {
+            format!("the payload has {size} bytes, more than the limit of {bytes_max}")
+        } else {
+            "the message is over a limit of its source: its headers are too many, too large, or no text"
+                .to_owned()
+        };
         return (
             Err(Reject {
                 code: codes::TOO_LARGE,
