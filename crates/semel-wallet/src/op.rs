@@ -341,38 +341,16 @@ pub(crate) fn leg_key(group: Key, number: usize) -> Key {
     }
 }
 
-/// Texts that are stored as they came.
-const STORED: [&str; 6] = ["id", "account", "hold", "round", "game", "reason"];
-
-/// The stored text that has a NUL character: one rule for every database, since PostgreSQL takes none (TRAPS T19).
-fn with_nul(object: &Object<'_>) -> Option<&'static str> {
-    let nul = |name: &&&str| {
-        object
-            .get(name)
-            .and_then(semel_core::Json::text)
-            .is_some_and(|text| text.contains('\0'))
-    };
-    STORED.iter().find(nul).copied()
-}
-
-/// Reads an operation.
+/// Reads an operation; `id` is the source text that its key was made of.
 ///
 /// # Errors
 /// `unknown_op`, or `malformed` with the field.
 pub(crate) fn parse<'o>(
+    id: &str,
     object: &'o Object<'o>,
     keys: &Keys<'o>,
     config: &Config,
 ) -> Result<Operation, Dead> {
-    if let Some(field) = with_nul(object) {
-        let detail =
-            format!("`{field}` has a NUL character, which not every database stores as text");
-        return Err(Dead {
-            code: Death::Malformed,
-            detail,
-            field: Some(field.to_owned()),
-        });
-    }
     let fields = Fields::new(object, keys);
     let word = fields.text("op")?;
     let verb = Verb::of_wire(word).ok_or_else(|| Dead {
@@ -380,6 +358,7 @@ pub(crate) fn parse<'o>(
         detail: format!("the wallet knows no operation {word:?}"),
         field: Some("op".to_owned()),
     })?;
+    field::storable("id", id)?;
     fields.time("at")?;
     Parser { fields, config }.operation(verb)
 }

@@ -28,7 +28,7 @@ impl Work {
         Self {
             key,
             id: id.into(),
-            operation: op::parse(object, keys, config),
+            operation: op::parse(id, object, keys, config),
         }
     }
 

@@ -273,6 +273,14 @@ const SABOTEURS: &[(&str, &str)] = &[
         "UPDATE wallet_hold SET status = 'released' WHERE status = 'captured'",
     ),
     (
+        "a_hold_resolves_at_most_once",
+        "UPDATE wallet_hold SET status = 'open', remaining = '170141183460469231731687303715884105727' WHERE id = 'hd'",
+    ),
+    (
+        "a_hold_resolves_at_most_once",
+        "UPDATE wallet_operation SET op = 'release', amount = '170141183460469231731687303715884105727' WHERE op = 'capture'",
+    ),
+    (
         "refunds_are_within_captures",
         "UPDATE wallet_operation SET refunded = '99999' WHERE op = 'transfer'",
     ),

@@ -567,6 +567,87 @@ fn a_cancelled_round_says_no_to_late_bets_by_what_it_found() {
 }
 
 #[test]
+fn a_cancel_that_one_of_two_houses_refuses_has_moved_nothing_and_tells_what_is_there() {
+    let mut model = opened(config());
+    run(
+        &mut model,
+        &[
+            (
+                r#"{"op":"open_account","id":"o6","account":"house-2","asset":"EUR","kind":"house","limit":"no_negative"}"#,
+                "applied",
+            ),
+            (
+                r#"{"op":"bet","id":"b1","round":"r","account":"p1","asset":"EUR","amount":5}"#,
+                "applied",
+            ),
+        ],
+    );
+    let moved = config().house("house-2").unwrap();
+    let bet = r#"{"op":"bet","id":"b2","round":"r","account":"p1","asset":"EUR","amount":7}"#;
+    let bet = Work::parse(bet.as_bytes(), &moved);
+    assert_eq!(model.apply(&bet, false).unwrap(), Answer::applied());
+    let spent =
+        r#"{"op":"transfer","id":"1","debit":"house-2","credit":"bank","asset":"EUR","amount":7}"#;
+    assert_eq!(say(&mut model, spent), "applied");
+    let refused = answer(
+        &mut model,
+        r#"{"op":"cancel_round","id":"2","round":"r","account":"p1"}"#,
+    );
+    assert_eq!(
+        reply(&refused),
+        r#"{"outcome":"refused","code":"insufficient_funds","account":"p1","balance":"988","available":"988","version":3}"#
+    );
+    assert_eq!(model.account("p1").unwrap().posted, 988);
+}
+
+#[test]
+fn t19_a_nul_character_is_malformed_where_it_would_be_stored_and_nowhere_else() {
+    for (op, field) in [
+        (r#""op":"freeze","id":"\u0000","account":"p1""#, "id"),
+        (
+            r#""op":"open_account","id":"1","account":"a\u0000","asset":"EUR""#,
+            "account",
+        ),
+        (
+            r#""op":"transfer","id":"1","debit":"p1","credit":"p2","asset":"EUR","amount":1,"reason":"\u0000""#,
+            "reason",
+        ),
+        (
+            r#""op":"authorize","id":"1","hold":"\u0000","debit":"p1","credit":"p2","asset":"EUR","amount":1"#,
+            "hold",
+        ),
+        (
+            r#""op":"bet","id":"1","round":"\u0000","account":"p1","asset":"EUR","amount":1"#,
+            "round",
+        ),
+        (
+            r#""op":"bet","id":"1","round":"r","game":"\u0000","account":"p1","asset":"EUR","amount":1"#,
+            "game",
+        ),
+    ] {
+        assert_eq!(
+            field_of(&format!("{{{op}}}")).as_deref(),
+            Some(field),
+            "{op}"
+        );
+    }
+    run(
+        &mut opened(config()),
+        &[
+            (
+                r#"{"op":"freeze","id":"1","account":"p1","reason":"\u0000","round":"\u0000","trace":"\u0000"}"#,
+                "applied",
+            ),
+            (r#"{"op":"dance","id":"\u0000"}"#, "dead unknown_op"),
+            (
+                r#"{"op":"freeze","id":"2","account":"\u0000"}"#,
+                "refused account_not_found",
+            ),
+        ],
+    );
+}
+
+#[test]
 fn a_late_win_is_paid_where_the_policy_says_so() {
     let mut config = config();
     config.late_win = LateWin::Accept;

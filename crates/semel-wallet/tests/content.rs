@@ -5,6 +5,7 @@
 
 use semel::staged::Staged;
 use semel_core::Message;
+use semel_core::key::KeyRule;
 use semel_core::law::Binding;
 use semel_wallet::{Config, Wallet};
 
@@ -194,6 +195,19 @@ fn without_a_key_or_an_object_nothing_is_claimed() {
         wallet().bind(&edge(513)).unwrap_err().code.as_str(),
         "no_key"
     );
+}
+
+#[test]
+fn t19_the_id_that_is_stored_has_no_nul_character_whatever_it_is_made_of() {
+    let field = |id: &str, reference: &str| {
+        let rule = KeyRule::parse(["/ref"], None).unwrap();
+        let wallet = wallet().keyed_by(rule);
+        let text = format!(r#"{{"op":"freeze","id":"{id}","ref":"{reference}","account":"a"}}"#);
+        let work = wallet.bind(&message(&text)).unwrap().work;
+        work.operation().clone().err().and_then(|dead| dead.field)
+    };
+    assert_eq!(field("1", "\\u0000").as_deref(), Some("id"));
+    assert_eq!(field("\\u0000", "1"), None);
 }
 
 #[test]

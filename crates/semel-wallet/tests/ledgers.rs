@@ -13,7 +13,7 @@ use semel::sqlite::{Options as SqliteOptions, SqliteLedger};
 use semel::{Consumer, Ended, Extension, Observer, Outcome, Settings};
 use semel_storm::SimSource;
 use semel_wallet::vectors::{Vector, vectors};
-use semel_wallet::{Wallet, migrations};
+use semel_wallet::{Config, Wallet, migrations};
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
 
 #[derive(Default)]
@@ -222,17 +222,22 @@ async fn every_vector_holds_on_sqlite_in_order_in_copies_and_in_every_cut() {
     }
 }
 
-#[tokio::test]
-async fn every_vector_holds_on_postgres_in_order_in_copies_and_in_every_cut() {
+/// A connection of one's own, and a ledger in a new schema.
+async fn postgres(what: &str) -> (PgConnection, PostgresOptions) {
     let url = std::env::var("SEMEL_TEST_POSTGRES_URL")
         .expect("SEMEL_TEST_POSTGRES_URL is not set: run `scripts/test`, which starts PostgreSQL and sets it");
     let mut options = PostgresOptions::new(&url);
-    options.schema = format!("vectors_{:016x}", rand::random::<u64>());
+    options.schema = format!("{what}_{:016x}", rand::random::<u64>());
     options.extensions = vec![Extension {
         name: migrations::PART,
         migrations: migrations::POSTGRES,
     }];
-    let mut own = PgConnection::connect(&url).await.unwrap();
+    (PgConnection::connect(&url).await.unwrap(), options)
+}
+
+#[tokio::test]
+async fn every_vector_holds_on_postgres_in_order_in_copies_and_in_every_cut() {
+    let (mut own, options) = postgres("vectors").await;
     let ledger = PostgresLedger::open(options.clone())
         .await
         .unwrap_or_else(|fault| panic!("{fault}"));
@@ -246,6 +251,59 @@ async fn every_vector_holds_on_postgres_in_order_in_copies_and_in_every_cut() {
             empty(&mut own, &options.schema).await;
         }
     }
+    let drop = format!(r#"DROP SCHEMA "{}" CASCADE"#, options.schema);
+    own.execute(sqlx::query(AssertSqlSafe(drop))).await.unwrap();
+}
+
+/// A round of so many bets that its row names a list, that another, and so on, and its cancel.
+fn long_round() -> Vector {
+    let opened = [
+        r#"{"op":"open_account","id":"o1","account":"bank","asset":"EUR","kind":"external"}"#,
+        r#"{"op":"open_account","id":"o2","account":"house","asset":"EUR","kind":"house"}"#,
+        r#"{"op":"open_account","id":"o3","account":"p1","asset":"EUR"}"#,
+        r#"{"op":"transfer","id":"f1","debit":"bank","credit":"p1","asset":"EUR","amount":1000}"#,
+    ];
+    let bet = |n| {
+        format!(r#"{{"op":"bet","id":"b{n}","round":"r","account":"p1","asset":"EUR","amount":1}}"#)
+    };
+    let cancel = r#"{"op":"cancel_round","id":"c","round":"r","account":"p1"}"#;
+    let ops: Vec<Bytes> = opened
+        .into_iter()
+        .map(str::to_owned)
+        .chain((0..1_000).map(bet))
+        .chain([cancel.to_owned()])
+        .map(Bytes::from)
+        .collect();
+    Vector {
+        name: "a round of a thousand bets is cancelled".to_owned(),
+        config: Config::new([("EUR", 2)]).unwrap().house("house").unwrap(),
+        expect: vec![("applied".to_owned(), None); ops.len()],
+        ops,
+        balances: BTreeMap::from([("p1".to_owned(), 1_000), ("house".to_owned(), 0)]),
+        after_idle: BTreeMap::new(),
+        reused_field: None,
+    }
+}
+
+#[tokio::test]
+async fn on_sqlite_a_round_of_a_thousand_bets_is_cancelled() {
+    let folder = tempfile::tempdir().unwrap();
+    let ledger = sqlite(folder.path(), 0).await;
+    let vector = long_round();
+    let said = run(ledger.clone(), &vector, 1, 100).await;
+    assert_said(&vector, &said, "on SQLite");
+    assert_end(&vector, &*ledger, 1, "on SQLite").await;
+}
+
+#[tokio::test]
+async fn on_postgres_a_round_of_a_thousand_bets_is_cancelled() {
+    let (mut own, options) = postgres("long_round").await;
+    let ledger = PostgresLedger::open(options.clone()).await;
+    let ledger = Arc::new(ledger.unwrap_or_else(|fault| panic!("{fault}")));
+    let vector = long_round();
+    let said = run(ledger.clone(), &vector, 1, 100).await;
+    assert_said(&vector, &said, "on PostgreSQL");
+    assert_end(&vector, &*ledger, 1, "on PostgreSQL").await;
     let drop = format!(r#"DROP SCHEMA "{}" CASCADE"#, options.schema);
     own.execute(sqlx::query(AssertSqlSafe(drop))).await.unwrap();
 }

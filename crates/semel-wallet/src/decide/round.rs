@@ -273,15 +273,15 @@ impl<B: Books + ?Sized> Case<'_, B> {
                 None => stakes.push((house, bet.amount)),
             }
         }
+        let moves = self.stakes_back(stakes, player)?;
         let mut note = self
             .row(Verb::CancelRound)
             .refers_to(round.key)
             .replied(self.snapshot(player));
         let mut returned = 0;
-        for (house, stake) in stakes {
-            let money = self.stake_back(house, player, stake)?;
+        for money in moves {
             let posted = self.post(self.key, &money, 0);
-            returned += stake;
+            returned += money.amount;
             note = note
                 .moved(&Move {
                     amount: returned,
@@ -305,6 +305,24 @@ impl<B: Books + ?Sized> Case<'_, B> {
         });
         self.books.put_operation(note);
         Ok(())
+    }
+
+    /// The checked ways back from every house, before any is posted: the reply of a refusal tells the player as it was.
+    fn stakes_back(&self, stakes: Vec<(Key, i128)>, player: Key) -> Result<Vec<Move>, Stop> {
+        let back = stakes
+            .into_iter()
+            .map(|(house, stake)| self.stake_back(house, player, stake));
+        let moves: Vec<Move> = back.collect::<Result<_, _>>()?;
+        // Each was checked on the balance as it is now; together they could leave its range.
+        let after = self.books.account(player).map_or(Some(0), |account| {
+            moves
+                .iter()
+                .try_fold(account.posted, |sum, money| sum.checked_add(money.amount))
+        });
+        match after {
+            Some(_) => Ok(moves),
+            None => Err(self.refused(Refusal::Overflow, Some(player))),
+        }
     }
 
     fn open_bets(&self, round: &Round) -> Vec<Bet> {

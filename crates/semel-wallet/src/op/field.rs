@@ -57,11 +57,15 @@ impl<'o, 'k> Fields<'o, 'k> {
 
     #[cold]
     fn bad(&self, name: &str, what: impl std::fmt::Display) -> Dead {
-        let field = match self.inside {
-            Some((list, number)) => format!("{list}/{number}/{name}"),
-            None => name.to_owned(),
-        };
-        malformed(field, &what.to_string())
+        malformed(self.path(name).into_owned(), &what.to_string())
+    }
+
+    /// The field's name as it is nested.
+    fn path<'n>(&self, name: &'n str) -> Cow<'n, str> {
+        match self.inside {
+            Some((list, number)) => Cow::Owned(format!("{list}/{number}/{name}")),
+            None => Cow::Borrowed(name),
+        }
     }
 
     fn ill_typed(&self, name: &str, value: &Json<'_>, wanted: &str) -> Dead {
@@ -83,6 +87,7 @@ impl<'o, 'k> Fields<'o, 'k> {
         let text = value
             .text_or_number()
             .ok_or_else(|| self.ill_typed(name, value, "text"))?;
+        storable(&self.path(name), text)?;
         Ok(Some(text.into()))
     }
 
@@ -111,6 +116,7 @@ impl<'o, 'k> Fields<'o, 'k> {
         let id = value
             .text_or_number()
             .expect("a key is made of text or a number only");
+        storable(&self.path(name), id)?;
         Ok(Named { key, id: id.into() })
     }
 
@@ -209,6 +215,16 @@ fn nine_digits(text: &str) -> Option<Cow<'_, str>> {
     }
     let zeros = rest[9..digits].bytes().all(|digit| digit == b'0');
     zeros.then(|| Cow::Owned(format!("{front}.{}{}", &rest[..9], &rest[digits..])))
+}
+
+/// Text that is stored as it came has no NUL character: one rule for every database, since PostgreSQL takes none
+/// (TRAPS T19).
+pub(super) fn storable(field: &str, text: &str) -> Result<(), Dead> {
+    if text.contains('\0') {
+        let what = "has a NUL character, which not every database stores as text";
+        return Err(malformed(field.to_owned(), what));
+    }
+    Ok(())
 }
 
 #[cold]

@@ -312,22 +312,17 @@ fn hold_is_sound(rows: &[Vec<Value>]) -> Option<bool> {
     };
     let (captures, releases, expiries) = (of("capture"), of("release"), of("expire"));
     let freed = sum(&releases, 7)?.checked_add(sum(&expiries, 7)?)?;
+    let is_whole = |rest| captured.checked_add(rest) == Some(authorized);
     let ends = match text(&hold[5])?.as_str() {
-        "open" => releases.is_empty() && expiries.is_empty() && captured + remaining == authorized,
+        "open" => releases.is_empty() && expiries.is_empty() && is_whole(remaining),
         "captured" => {
             releases.is_empty() && expiries.is_empty() && remaining == 0 && !captures.is_empty()
         }
         "released" => {
-            releases.len() == 1
-                && expiries.is_empty()
-                && remaining == 0
-                && captured + freed == authorized
+            releases.len() == 1 && expiries.is_empty() && remaining == 0 && is_whole(freed)
         }
         "expired" => {
-            expiries.len() == 1
-                && releases.is_empty()
-                && remaining == 0
-                && captured + freed == authorized
+            expiries.len() == 1 && releases.is_empty() && remaining == 0 && is_whole(freed)
         }
         _ => false,
     };

@@ -22,8 +22,7 @@ pub(super) fn decide<S: Staged>(
         .enumerate()
         .map(|(i, message)| {
             if endless.contains(&i) {
-                let why =
-                    format!("its rows refer to further rows after {WAVES_MAX} reads: a circle?");
+                let why = format!("its rows still refer to further rows after {WAVES_MAX} reads");
                 return Said::Fault(Fault::poison(why));
             }
             let mut stage = Deciding {

@@ -10,9 +10,10 @@ use super::batch::{Batch, Slot};
 use super::{Names, Staged, Want};
 use crate::handler::Fresh;
 
-/// How often unlocked reads may name further rows: a refund names a capture, that a hold, that two
-/// accounts. A longer chain is taken for a circle in the data.
-pub(super) const WAVES_MAX: usize = 6;
+/// How often unlocked reads may name further rows. Naming ends when a wave names no row that is not read yet, mostly
+/// after one or two; a chain (a list of bets that names the list before it) takes a wave for each link. One beyond
+/// this would hold its unit open for minutes.
+pub(super) const WAVES_MAX: usize = 4_096;
 
 /// Whether rows that the handler recalls are taken as they are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
