@@ -35,7 +35,7 @@ impl Format {
 #[derive(Debug)]
 pub(crate) enum Feed {
     Lines(Box<Lines<File>>),
-    Csv(Box<Records>),
+    Csv(Box<Records<File>>),
 }
 
 impl Feed {

@@ -13,10 +13,10 @@ use crate::mark::Mark;
 
 /// How much is read at once. Lines share the memory of their chunk, so a line that waits long keeps
 /// this much alive; a system call costs 5 µs for some 150 lines.
-const CHUNK_BYTES: usize = 32 * 1024;
+pub(crate) const CHUNK_BYTES: usize = 32 * 1024;
 
 /// The byte order mark of UTF-8.
-const BOM: &[u8] = b"\xEF\xBB\xBF";
+pub(crate) const BOM: &[u8] = b"\xEF\xBB\xBF";
 
 /// One line that is not empty.
 #[derive(Debug, Clone)]
@@ -166,7 +166,7 @@ impl<R: Read> Lines<R> {
     }
 }
 
-fn read<R: Read>(input: &mut R, buffer: &mut [u8]) -> io::Result<usize> {
+pub(crate) fn read<R: Read>(input: &mut R, buffer: &mut [u8]) -> io::Result<usize> {
     loop {
         match input.read(buffer) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
