@@ -18,7 +18,7 @@ use tokio::time::Instant;
 
 use crate::handler::{Bound, Handler};
 use crate::intake::{Intake, Queued, Ticket};
-use crate::lane::{Lane, RELEASE_COUNT_MAX, released};
+use crate::lane::{Lane, RELEASE_COUNT_MAX, panic_text, released};
 use crate::observe::{Deaf, Observer, Summary};
 use crate::settings::Settings;
 use crate::shared::{Feed, Flow, Shared};
@@ -267,17 +267,32 @@ async fn work<L: Ledger, H: Handler<L::Unit>>(
         biased;
         () = shutdown => {}
         () = shared.stopped() => {}
+        () = watch(shared, &mut tasks) => {}
         () = desk.run() => {}
     }
     shared.stop(None);
+    joined(shared, &mut tasks).await;
+    Ok(())
+}
+
+/// Sees tasks end. Ready only when the word to stop is said: a consumer with nothing but a sweep goes on.
+async fn watch<L, H>(shared: &Shared<L, H>, tasks: &mut JoinSet<()>) {
+    joined(shared, tasks).await;
+    shared.stopped().await;
+}
+
+/// Waits for every task. One that panicked stops the consumer, which else would look alive without it.
+async fn joined<L, H>(shared: &Shared<L, H>, tasks: &mut JoinSet<()>) {
     while let Some(joined) = tasks.join_next().await {
         if let Err(lost) = joined
             && lost.is_panic()
         {
-            std::panic::resume_unwind(lost.into_panic());
+            shared.stop(Some(Fault::stop(format!(
+                "a task of the consumer panicked: {}; what it held is not acked and comes again",
+                panic_text(lost.into_panic())
+            ))));
         }
     }
-    Ok(())
 }
 
 type Lanes<W> = [UnboundedSender<Queued<W>>];

@@ -37,7 +37,7 @@ pub struct Fresh<'a, W> {
 pub enum Said {
     /// An answer.
     Answer(Answer),
-    /// This message alone failed: its own writes are undone, its neighbours' are kept.
+    /// This message alone failed. What it wrote must not stay: see [`Handler::isolates`].
     Fault(Fault),
 }
 
@@ -81,9 +81,18 @@ pub trait Handler<U>: Send + Sync + 'static {
     fn differing(&self, message: &Message, work: &Self::Work, stored: &FieldSums)
     -> Option<String>;
 
+    /// Whether [`Handler::handle`] takes back by itself what a message wrote that it answers with a
+    /// [`Said::Fault`]. If not, such a message ends the unit, and dies in the next one without being asked for.
+    fn isolates(&self) -> bool {
+        false
+    }
+
     /// Answers for each of `fresh`, in order. Called with the messages in order of arrival; may be
     /// called again for the same messages after the unit went back behind its claims, so it must keep
     /// no state of its own that an undone call would have to take back.
+    ///
+    /// What it wrote is committed with its answers: a message whose [`Answer`] is not `Applied` must have
+    /// written nothing.
     ///
     /// # Errors
     /// A fault that concerns the whole unit (a store's): the unit is dropped and run again.

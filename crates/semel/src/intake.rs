@@ -1,6 +1,7 @@
 //! Takes deliveries from one source, binds them and routes them to lanes, within the byte budget.
 
 use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::handler::{Bound, Handler};
+use crate::lane::panic_text;
 use crate::settings::{LaneRule, Settings};
 use crate::shared::{Flow, Shared, Underway};
 use crate::unit::Item;
@@ -283,13 +285,22 @@ pub(crate) fn bind<U, H: Handler<U>>(
             None,
         );
     }
-    match handler.bind(message) {
-        Ok(Bound {
+    // Binding keeps no state, so a panic leaves nothing half-done behind.
+    match catch_unwind(AssertUnwindSafe(|| handler.bind(message))) {
+        Ok(Ok(Bound {
             binding,
             lane,
             work,
-        }) => (Ok((binding, work)), lane),
-        Err(reject) => (Err(reject), None),
+        })) => (Ok((binding, work)), lane),
+        Ok(Err(reject)) => (Err(reject), None),
+        Err(panic) => {
+            let reject = Reject {
+                code: codes::POISON,
+                detail: format!("the handler panicked at its binding: {}", panic_text(panic)),
+                field: None,
+            };
+            (Err(reject), None)
+        }
     }
 }
 

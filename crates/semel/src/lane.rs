@@ -341,24 +341,28 @@ impl<L: Ledger, H: Handler<L::Unit>> Lane<L, H> {
     /// What to do when a unit of `count` messages did not commit.
     async fn cope(&mut self, trouble: Trouble, count: usize) {
         match trouble {
-            Trouble::Retry(index, fault) => self.attempted(index, &fault).await,
+            Trouble::Retry(0, fault) => self.attempted(&fault).await,
+            // Its neighbours do not wait with it: those before it commit first, and it is asked again after them.
+            Trouble::Retry(index, _) => self.limit = index,
             Trouble::Shorter(count) => self.limit = count,
+            Trouble::Doomed(doomed) => {
+                for (index, why) in doomed {
+                    if let Some(queued) = self.waiting.get_mut(index) {
+                        queued.item.case.attempts += 1;
+                        queued.item.doomed = Some(why);
+                    }
+                }
+            }
             Trouble::Unit(fault) => match fault.class {
                 Class::Stop => self.shared.stop(Some(fault)),
                 Class::Down => self.store_away(&fault).await,
-                Class::Busy => {
-                    tracing::debug!(consumer = %self.shared.name, lane = self.id.lane, error = %fault, "busy; the unit runs again");
-                    self.limit = (count / 2).max(1);
-                    if self.busy >= BUSY_TOLD {
-                        self.pause(&format!(
-                            "the store is busy, {} times in a row: {fault}",
-                            self.busy
-                        ));
-                    }
-                    self.shared.back_off(Backoff::BUSY, self.busy).await;
-                    self.busy = self.busy.saturating_add(1);
+                Class::Busy => self.store_busy(&fault, count).await,
+                // The handler was not asked for anything: no message is to blame, and none would help.
+                Class::Retry if self.asks_nothing(count) => self.store_busy(&fault, count).await,
+                Class::Poison | Class::Unclassified if self.asks_nothing(count) => {
+                    self.shared.stop(Some(Fault::stop(fault.error)));
                 }
-                Class::Retry if count == 1 => self.attempted(0, &fault).await,
+                Class::Retry if count == 1 => self.attempted(&fault).await,
                 Class::Poison | Class::Unclassified if count == 1 => {
                     if let Some(queued) = self.waiting.front_mut() {
                         queued.item.doomed = Some(fault.detail());
@@ -384,18 +388,39 @@ impl<L: Ledger, H: Handler<L::Unit>> Lane<L, H> {
         }
     }
 
+    /// Whether a unit over the first `count` waiting messages has nothing to ask of the handler's `handle`.
+    fn asks_nothing(&self, count: usize) -> bool {
+        self.waiting
+            .iter()
+            .take(count)
+            .all(|queued| queued.item.doomed.is_some() || queued.item.case.key().is_none())
+    }
+
+    async fn store_busy(&mut self, fault: &Fault, count: usize) {
+        tracing::debug!(consumer = %self.shared.name, lane = self.id.lane, error = %fault, "busy; the unit runs again");
+        self.limit = (count / 2).max(1);
+        if self.busy >= BUSY_TOLD {
+            self.pause(&format!(
+                "the store is busy, {} times in a row: {fault}",
+                self.busy
+            ));
+        }
+        self.shared.back_off(Backoff::BUSY, self.busy).await;
+        self.busy = self.busy.saturating_add(1);
+    }
+
     async fn store_away(&mut self, fault: &Fault) {
         self.pause(&format!("the store: {fault}"));
         self.shared.back_off(Backoff::DOWN, self.down).await;
         self.down = self.down.saturating_add(1);
     }
 
-    /// A handler asked to be run again for one message: count it in the ledger, and end it when its
+    /// A handler asked to be run again for the first message: count it in the ledger, and end it when its
     /// attempts are used up.
-    async fn attempted(&mut self, index: usize, fault: &Fault) {
+    async fn attempted(&mut self, fault: &Fault) {
         let Some(key) = self
             .waiting
-            .get(index)
+            .front()
             .and_then(|queued| queued.item.case.key())
         else {
             return;
@@ -406,7 +431,7 @@ impl<L: Ledger, H: Handler<L::Unit>> Lane<L, H> {
             Err(fault) => return self.store_away(&fault).await,
         };
         let last = attempts >= self.shared.settings.attempts_max;
-        if let Some(queued) = self.waiting.get_mut(index) {
+        if let Some(queued) = self.waiting.front_mut() {
             queued.item.case.attempts = attempts;
             if last {
                 queued.item.doomed = Some(format!(
@@ -571,7 +596,7 @@ fn ended<W>(feed: usize, sequence: u64, case: &Case<W>, ending: semel_core::law:
     }
 }
 
-fn panic_text(panic: Box<dyn std::any::Any + Send>) -> String {
+pub(crate) fn panic_text(panic: Box<dyn std::any::Any + Send>) -> String {
     panic
         .downcast_ref::<&str>()
         .map(|text| (*text).to_owned())

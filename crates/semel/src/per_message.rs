@@ -68,6 +68,10 @@ where
         self.rules.differing(message, stored)
     }
 
+    fn isolates(&self) -> bool {
+        true
+    }
+
     async fn handle(&self, unit: &mut U, fresh: &[Fresh<'_, ()>]) -> Result<Vec<Said>, Fault> {
         let mut said = Vec::with_capacity(fresh.len());
         for group in fresh.chunks(GROUP) {

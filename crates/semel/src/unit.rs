@@ -1,6 +1,7 @@
 //! One unit of work: begin, claim, handle, write, commit. Runs in a task of its own to its end; what the
 //! lane must know should the task be lost travels in [`Trail`].
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -73,6 +74,9 @@ pub(crate) enum Trouble {
     Unit(Fault),
     /// One message asks to be run again: index in the batch.
     Retry(usize, Fault),
+    /// These messages, with why, end as `dead(poison)`, and their writes must not stay: run again without
+    /// asking for them.
+    Doomed(Vec<(usize, String)>),
     /// It must run again over so many messages.
     Shorter(usize),
 }
@@ -183,7 +187,9 @@ where
     let field = |i: usize, stored: &semel_core::FieldSums| {
         let case = cases[i];
         let (_, work) = case.binding.as_ref().ok()?;
-        desk.handler.differing(&case.message, work, stored)
+        // Only a word for the operator: a panic over it must not cost the unit.
+        let found = || desk.handler.differing(&case.message, work, stored);
+        catch_unwind(AssertUnwindSafe(found)).unwrap_or(None)
     };
     let mut conclusion = law::conclude(cases, kept, &plan, &claimed, &answers, field);
     conclusion.record.positions.clone_from(&desk.positions);
@@ -253,10 +259,24 @@ where
         views.len(),
         "a handler answers once for each message it is given"
     );
+    let mut doomed = Vec::new();
     for (&i, said) in asked.iter().zip(said) {
-        answers.push(sort(i, &items[i].case, said)?);
+        match said {
+            Said::Fault(fault) if is_poison(&fault) && !desk.handler.isolates() => {
+                doomed.push((i, fault.detail()));
+            }
+            said => answers.push(sort(i, &items[i].case, said)?),
+        }
     }
-    Ok(answers)
+    if doomed.is_empty() {
+        Ok(answers)
+    } else {
+        Err(Trouble::Doomed(doomed))
+    }
+}
+
+const fn is_poison(fault: &Fault) -> bool {
+    matches!(fault.class, Class::Poison | Class::Unclassified)
 }
 
 fn sort<W>(i: usize, case: &Case<W>, said: Said) -> Result<Answered, Trouble> {

@@ -72,6 +72,7 @@ impl<U: Unit + Rows> Handler<U> for Toy {
     }
 
     fn bind(&self, message: &Message) -> Result<Bound<Deed>, Reject> {
+        assert!(!message.bytes().ends_with(b"panics its binding"), "as told");
         let binding = self.rules.bind(message)?;
         let json = Json::parse(message.bytes()).expect("bound as JSON");
         let what = json
@@ -89,7 +90,8 @@ impl<U: Unit + Rows> Handler<U> for Toy {
         })
     }
 
-    fn differing(&self, message: &Message, _: &Deed, stored: &FieldSums) -> Option<String> {
+    fn differing(&self, message: &Message, deed: &Deed, stored: &FieldSums) -> Option<String> {
+        assert_ne!(deed.what, "panic at the difference");
         self.rules.differing(message, stored)
     }
 
@@ -101,6 +103,11 @@ impl<U: Unit + Rows> Handler<U> for Toy {
                 "ignore" => Answer::ignored(NO).into(),
                 "dead" => Answer::dead(NO, "by its own wish").into(),
                 "poison" => Said::Fault(Fault::poison("as told")),
+                "write and poison" => {
+                    let row = [Value::Key(one.binding.key), Value::Int(1)];
+                    unit.insert(&EFFECTS, &row).await?;
+                    Said::Fault(Fault::poison("behind its write"))
+                }
                 "retry" => Said::Fault(Fault::retry("not now")),
                 "panic" => panic!("as told"),
                 "linger" => {
@@ -492,6 +499,72 @@ async fn a_message_that_panics_the_handler_dies_alone() {
     assert_eq!(words[23], "dead poison");
     assert_eq!(words.iter().filter(|word| *word == "applied").count(), 40);
     assert_eq!(effects(&ledger), 40);
+}
+
+#[tokio::test(start_paused = true)]
+async fn t31_what_a_set_based_handler_wrote_for_a_message_it_calls_poison_is_undone() {
+    let (words, ledger, summary) = words(&[
+        r#"{"id":"a"}"#,
+        r#"{"id":"p","do":"write and poison"}"#,
+        r#"{"id":"b"}"#,
+        r#"{"id":"q","do":"write and poison"}"#,
+        r#"{"id":"p","do":"credit"}"#,
+    ])
+    .await;
+    let expected = [
+        "applied",
+        "dead poison",
+        "applied",
+        "dead poison",
+        "applied",
+    ];
+    assert_eq!(words, expected);
+    assert_eq!(effects(&ledger), 3, "a, b, and the next form of p");
+    assert_eq!(summary.new_letters, 2);
+    assert_eq!(ledger.letters()[0].letter.attempts, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_outside_of_a_unit_kills_its_message_or_stops_the_consumer_and_never_one_task_alone()
+ {
+    let (words, ..) = words(&[
+        "panics its binding",
+        r#"{"id":"a"}"#,
+        r#"{"id":"a","do":"panic at the difference"}"#,
+    ])
+    .await;
+    assert_eq!(words, ["dead poison", "applied", "dead key_reused"]);
+
+    struct Shaky;
+    impl Observer for Shaky {
+        fn ended(&self, _: Vec<Ended>) {
+            panic!("as told");
+        }
+    }
+    let (ledger, source) = (SimLedger::new(1), SimSource::new(1));
+    source.push_payload("p", br#"{"id":"a"}"#.to_vec());
+    let settings = Settings {
+        until_idle: false,
+        ..settings(1)
+    };
+    let consumer = Consumer::builder("toy", Arc::new(ledger.clone()), Arc::new(Toy::new()))
+        .settings(settings)
+        .sources(["sim"])
+        .observer(Arc::new(Shaky))
+        .enroll()
+        .await
+        .unwrap_or_else(|fault| panic!("{fault}"));
+    let running = consumer
+        .attach("sim", Arc::new(source.clone()))
+        .run(std::future::pending());
+    let ended = tokio::time::timeout(Duration::from_secs(3_600), running);
+    let fault = ended
+        .await
+        .expect("the consumer lives on without a lane")
+        .unwrap_err();
+    assert_eq!(fault.class, semel::Class::Stop);
+    assert!(fault.to_string().contains("as told"), "{fault}");
+    assert_eq!((effects(&ledger), source.unacked()), (1, 1));
 }
 
 #[tokio::test(start_paused = true)]

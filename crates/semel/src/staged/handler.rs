@@ -74,6 +74,10 @@ impl<S: Staged, U: Unit + Rows> Handler<U> for StagedHandler<S> {
         self.staged.differing(message, work, stored)
     }
 
+    fn isolates(&self) -> bool {
+        true
+    }
+
     async fn handle(&self, unit: &mut U, fresh: &[Fresh<'_, S::Work>]) -> Result<Vec<Said>, Fault> {
         if fresh.is_empty() {
             return Ok(Vec::new());
