@@ -71,13 +71,30 @@ impl Fault {
     /// The store or broker does not serve us, and waiting would not change it: no such topic, not our tables, no
     /// right. A [`Class::Stop`] that endangers no data; [`Fault::is_refusal`] tells it from the others.
     pub fn refused(error: impl Into<Box<dyn Error + Send + Sync + 'static>>) -> Self {
-        Self::new(Class::Stop, Refused(error.into()))
+        Self::new(Class::Stop, Marked(Mark::Refusal, error.into()))
     }
 
     /// Whether this was made by [`Fault::refused`].
     #[must_use]
     pub fn is_refusal(&self) -> bool {
-        self.error.is::<Refused>()
+        self.is_marked(Mark::Refusal)
+    }
+
+    /// A row of the user's tables is there already, by a constraint of the user. A [`Class::Retry`]: another unit may
+    /// have put it there a moment ago, and the next run sees it. Met twice, it is the message's poison.
+    pub fn clash(error: impl Into<Box<dyn Error + Send + Sync + 'static>>) -> Self {
+        Self::new(Class::Retry, Marked(Mark::Clash, error.into()))
+    }
+
+    /// Whether this was made by [`Fault::clash`].
+    #[must_use]
+    pub fn is_clash(&self) -> bool {
+        self.is_marked(Mark::Clash)
+    }
+
+    fn is_marked(&self, mark: Mark) -> bool {
+        let marked = self.error.downcast_ref::<Marked>();
+        marked.is_some_and(|marked| marked.0 == mark)
     }
 
     /// The handler asks to be run again; see [`Class::Retry`].
@@ -107,19 +124,26 @@ impl Fault {
     }
 }
 
-/// The mark of a refusal. Says what it holds, and nothing itself.
-#[derive(Debug)]
-struct Refused(Box<dyn Error + Send + Sync + 'static>);
+/// What tells a fault from others of its class.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mark {
+    Refusal,
+    Clash,
+}
 
-impl fmt::Display for Refused {
+/// An error with a mark. Says what it holds, and nothing itself.
+#[derive(Debug)]
+struct Marked(Mark, Box<dyn Error + Send + Sync + 'static>);
+
+impl fmt::Display for Marked {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+        self.1.fmt(f)
     }
 }
 
-impl Error for Refused {
+impl Error for Marked {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
-        self.0.source()
+        self.1.source()
     }
 }
 

@@ -135,11 +135,12 @@ pub trait Rows: Send {
     ) -> impl Future<Output = Result<Vec<Value>, Fault>> + Send;
 
     /// Inserts rows (sorted by identity) and returns how many went in: fewer than given means that
-    /// another unit committed one of them first (a collision), and nothing is an error.
+    /// another unit committed one with its identity first (a collision), and nothing is an error. The identity must
+    /// be unique by a constraint.
     ///
     /// # Errors
-    /// The store's fault. A violated CHECK or foreign key is `Poison`; the unit may go back to a
-    /// savepoint and try a part.
+    /// The store's fault. A violated CHECK or foreign key is `Poison`, another unique constraint `Poison` or, where
+    /// units write side by side, a [`Fault::clash`]; the unit may go back to a savepoint and try a part.
     fn insert(
         &mut self,
         table: &'static Table,

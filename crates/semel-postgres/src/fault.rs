@@ -9,9 +9,10 @@ use sqlx::postgres::{PgDatabaseError, PgSeverity};
 /// | SQLSTATE | class | why |
 /// |---|---|---|
 /// | 40…, 55P03, 57014, 25P03, 25P04 | `Busy` | conflict, deadlock, a timeout: the unit runs again |
-/// | 23505, 23P01, 0A000, 55…, XX000 | `Retry` | another unit's row, or the schema moved under a plan: the next run sees it, and if it never helps, the attempts run out |
+/// | 23505, 23P01 | `Retry`, a clash | another unit's row: the next run sees it. The kinds of handler that can try again inside the unit do; met twice, it is the message's poison |
+/// | 0A000, 55…, XX000 | `Retry` | the schema moved under a plan: the next run sees it, and if it never helps, the attempts run out |
 /// | 08…, 25006, 26000, 28…, 3D000, 53…, 57P…, 58… | `Down` | away, full, starting, stopping, a standby |
-/// | 42501, 42P01, 42703, 42883, 3F000, XX001, XX002 | `Stop` | a grant, a table or a migration is missing: every message would die of it |
+/// | 42501, 42P01, 42P10, 42703, 42883, 3F000, XX001, XX002 | `Stop` | a grant, a table or a migration is missing: every message would die of it |
 /// | the rest: 22…, 23…, 42…, P0… | `Poison` | this message breaks the statement |
 #[must_use]
 pub fn classify(error: &sqlx::Error) -> Class {
@@ -33,7 +34,9 @@ fn of_code(code: &str) -> Class {
         "55P03" | "57014" | "25P03" | "25P04" => Class::Busy,
         "23505" | "23P01" | "0A000" | "XX000" => Class::Retry,
         "25006" | "26000" | "3D000" => Class::Down,
-        "42501" | "42P01" | "42703" | "42883" | "3F000" | "XX001" | "XX002" => Class::Stop,
+        "42501" | "42P01" | "42P10" | "42703" | "42883" | "3F000" | "XX001" | "XX002" => {
+            Class::Stop
+        }
         _ => match code.get(..2) {
             Some("40") => Class::Busy,
             Some("55") => Class::Retry,
@@ -49,7 +52,21 @@ pub(crate) fn fault(error: sqlx::Error) -> Fault {
     let damage = ["XX001", "XX002"].iter().any(|code| has_code(&error, code));
     match classify(&error) {
         Class::Stop if !damage => Fault::refused(error),
+        Class::Retry if is_clash(&error) => Fault::clash(error),
         class => Fault::new(class, error),
+    }
+}
+
+/// A fault of Semel's own statements: what would be a message's poison in the user's is a reason to stop here. One
+/// that only says that a statement before it failed (25P02) is left to who ran that.
+pub(crate) fn own(fault: Fault) -> Fault {
+    let aborted = fault
+        .error
+        .downcast_ref::<sqlx::Error>()
+        .is_some_and(|error| has_code(error, "25P02"));
+    match fault.class {
+        Class::Poison | Class::Unclassified if !aborted => Fault::stop(fault.error),
+        _ => fault,
     }
 }
 
@@ -62,6 +79,11 @@ pub(crate) fn is_lock_timeout(error: &sqlx::Error) -> bool {
 /// does not exist, see `lane_prepare.sql`.
 pub(crate) fn is_fence_lost(error: &sqlx::Error) -> bool {
     has_code(error, "42704")
+}
+
+/// Whether a row of a user's table is there already, by a unique or an exclusion constraint.
+pub(crate) fn is_clash(error: &sqlx::Error) -> bool {
+    has_code(error, "23505") || has_code(error, "23P01")
 }
 
 fn has_code(error: &sqlx::Error, code: &str) -> bool {

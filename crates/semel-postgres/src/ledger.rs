@@ -154,6 +154,27 @@ impl PostgresLedger {
             .await
     }
 
+    async fn set_up(&self, lane: LaneId) -> Result<PostgresLane, Fault> {
+        let mut connection = session::open(&self.shared.options, Purpose::Work).await?;
+        ensure_fence(&mut connection, lane).await?;
+        let instance = Uuid::from_bytes(lane.instance.0);
+        sqlx::query(sql!("lane"))
+            .persistent(false)
+            .bind(lane.consumer.0.to_string())
+            .bind(instance.to_string())
+            .bind(lane.lane.to_string())
+            .execute(&mut connection)
+            .await
+            .map_err(fault)?;
+        session::script(&mut connection, sql!("lane_prepare")).await?;
+        Ok(PostgresLane {
+            connection,
+            id: lane,
+            shared: Arc::clone(&self.shared),
+            units: 0,
+        })
+    }
+
     fn unchecked(options: Options) -> Self {
         let shared = Shared {
             options,
@@ -260,24 +281,8 @@ impl Ledger for PostgresLedger {
     }
 
     async fn connect(&self, lane: LaneId) -> Result<PostgresLane, Fault> {
-        let mut connection = session::open(&self.shared.options, Purpose::Work).await?;
-        ensure_fence(&mut connection, lane).await?;
-        let instance = Uuid::from_bytes(lane.instance.0);
-        sqlx::query(sql!("lane"))
-            .persistent(false)
-            .bind(lane.consumer.0.to_string())
-            .bind(instance.to_string())
-            .bind(lane.lane.to_string())
-            .execute(&mut connection)
-            .await
-            .map_err(fault)?;
-        session::script(&mut connection, sql!("lane_prepare")).await?;
-        Ok(PostgresLane {
-            connection,
-            id: lane,
-            shared: Arc::clone(&self.shared),
-            units: 0,
-        })
+        let limit = self.shared.options.call_limit_ms();
+        session::within(limit, "setting up a lane", self.set_up(lane)).await
     }
 
     async fn begin(&self, mut lane: PostgresLane) -> Result<PostgresUnit, Fault> {
@@ -292,13 +297,16 @@ impl Ledger for PostgresLedger {
 
     async fn leave(&self, mut lane: PostgresLane) -> Result<(), Fault> {
         let id = lane.id;
-        sqlx::query(sql!("fence_delete"))
-            .bind(id.consumer.0)
-            .bind(Uuid::from_bytes(id.instance.0))
-            .bind(id.lane)
-            .execute(&mut lane.connection)
-            .await
-            .map_err(fault)?;
+        let limit = self.shared.options.call_limit_ms();
+        session::within(limit, "leaving a lane", async {
+            let delete = sqlx::query(sql!("fence_delete"))
+                .bind(id.consumer.0)
+                .bind(Uuid::from_bytes(id.instance.0))
+                .bind(id.lane);
+            let deleted = delete.execute(&mut lane.connection).await;
+            deleted.map(drop).map_err(fault)
+        })
+        .await?;
         self.shared.forget(id);
         session::close(lane.connection).await;
         Ok(())

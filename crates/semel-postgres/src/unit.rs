@@ -8,7 +8,7 @@ use semel_core::rows::{Lock, Rows, Table, Value};
 use semel_core::{Fault, Key, Unit, rows};
 use semel_sql::{Lend, Tx, Watch};
 
-use crate::fault::{classify, fault, is_fence_lost, proves_rollback};
+use crate::fault::{classify, fault, is_fence_lost, own, proves_rollback};
 use crate::ledger::PostgresLane;
 use crate::sql;
 use crate::{claim, record, session};
@@ -78,6 +78,7 @@ impl Unit for PostgresUnit {
     async fn claim(&mut self, claims: &[Claim]) -> Result<Vec<Claimed>, Fault> {
         self.run(async |lane| claim::claim(&mut lane.connection, lane.id.consumer, claims).await)
             .await
+            .map_err(own)
     }
 
     async fn save(&mut self, save: Save) -> Result<(), Fault> {
@@ -112,11 +113,13 @@ impl Unit for PostgresUnit {
     async fn attempt(&mut self, keys: &[Key]) -> Result<Vec<u32>, Fault> {
         self.run(async |lane| record::attempt(&mut lane.connection, lane.id.consumer, keys).await)
             .await
+            .map_err(own)
     }
 
     async fn write(&mut self, record: &Record) -> Result<Written, Fault> {
         self.run(async |lane| record::write(&mut lane.connection, lane.id, record).await)
             .await
+            .map_err(own)
     }
 
     async fn commit(mut self) -> Commit<PostgresLane> {
@@ -136,8 +139,9 @@ impl Unit for PostgresUnit {
                 Commit::Committed(Committed::witnessed(self.fence), self.lane)
             }
             Err(error) if is_fence_lost(&error) => Commit::RolledBack(Fault::stop(
-                "the fence row was not raised by this transaction: something ended the unit's transaction and began \
-                 another; find the statement that does it in the handler",
+                "the fence row was not raised by this transaction, or its commit would not be durable: something ended the \
+                 unit's transaction and began another, or switched synchronous_commit off; find the statement that \
+                 does it in the handler",
             )),
             Err(error) if proves_rollback(&error) => Commit::RolledBack(fault(error)),
             Err(error) => Commit::Unknown(Fault::down(error)),

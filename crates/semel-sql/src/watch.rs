@@ -5,6 +5,7 @@
 use std::fmt;
 
 use semel_core::{Class, Fault};
+use sqlx::error::ErrorKind;
 
 use crate::text::{self, Text};
 
@@ -19,6 +20,7 @@ pub struct Watch {
 struct First {
     class: Class,
     detail: String,
+    clash: bool,
 }
 
 impl Watch {
@@ -39,7 +41,10 @@ impl Watch {
     pub fn verdict(&self) -> Option<Fault> {
         self.first
             .as_ref()
-            .map(|first| Fault::new(first.class, first.detail.clone()))
+            .map(|first| match (first.class, first.clash) {
+                (Class::Retry, true) => Fault::clash(first.detail.clone()),
+                (class, _) => Fault::new(class, first.detail.clone()),
+            })
     }
 
     /// Whether a statement since the last [`Watch::lent`] may have written. Only a plain `SELECT` that calls
@@ -63,7 +68,16 @@ impl Watch {
     /// Records an error of the driver or the database; the first one stays.
     pub fn record(&mut self, error: &sqlx::Error) {
         let class = (self.classify)(error);
-        self.fail(class, || error.to_string());
+        let constraint = error.as_database_error().map(|error| error.kind());
+        let clash = matches!(
+            constraint,
+            Some(ErrorKind::UniqueViolation | ErrorKind::ExclusionViolation)
+        );
+        self.first.get_or_insert_with(|| First {
+            class,
+            detail: error.to_string(),
+            clash,
+        });
     }
 
     /// A statement was started and dropped before it ended. Its error, if it has one, would come out of the
@@ -106,6 +120,7 @@ impl Watch {
             self.first = Some(First {
                 class,
                 detail: detail(),
+                clash: false,
             });
         }
     }

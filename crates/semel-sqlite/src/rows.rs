@@ -24,6 +24,7 @@ pub(crate) struct Tables(HashMap<usize, Arc<Statements>>);
 struct Statements {
     read: Bulk,
     insert: Bulk,
+    append: Bulk,
     update: Option<Bulk>,
     /// Places of the columns that an update sets.
     bound: Vec<usize>,
@@ -67,8 +68,14 @@ impl Statements {
                 "SELECT {} FROM (VALUES (?)) AS wanted CROSS JOIN {name} AS known WHERE known.{id} = wanted.column1",
                 read_columns.join(", ")
             )),
-            // Without a target: an append-only table has another primary key than its first column.
+            // Only the identity makes a collision: to decide again would not help against another constraint.
             insert: Bulk::new(&format!(
+                "INSERT INTO {name} ({}) VALUES {} ON CONFLICT ({id}) DO NOTHING",
+                names.join(", "),
+                parameters(names.len())
+            )),
+            // Without a target: an append-only table has another primary key than its first column.
+            append: Bulk::new(&format!(
                 "INSERT INTO {name} ({}) VALUES {} ON CONFLICT DO NOTHING",
                 names.join(", "),
                 parameters(names.len())
@@ -92,6 +99,23 @@ impl SqliteUnit {
     fn table(&mut self, table: &'static Table) -> Result<Arc<Statements>, Fault> {
         self.link().sound()?;
         Ok(self.lane.tables.of(table))
+    }
+
+    async fn put(
+        &mut self,
+        act: &Bulk,
+        table: &'static Table,
+        values: &[Value],
+    ) -> Result<usize, Fault> {
+        let rows: Vec<&[Value]> = values.chunks_exact(table.width()).collect();
+        let row =
+            |args: &mut Args, row: &&[Value]| row.iter().for_each(|value| value::push(args, value));
+        let inserted = self
+            .link()
+            .change_all(act, &rows, row, no_tail)
+            .await
+            .map_err(of_generated)?;
+        Ok(count(inserted))
     }
 }
 
@@ -121,15 +145,12 @@ impl Rows for SqliteUnit {
 
     async fn insert(&mut self, table: &'static Table, values: &[Value]) -> Result<usize, Fault> {
         let statements = self.table(table)?;
-        let rows: Vec<&[Value]> = values.chunks_exact(table.width()).collect();
-        let row =
-            |args: &mut Args, row: &&[Value]| row.iter().for_each(|value| value::push(args, value));
-        let inserted = self
-            .link()
-            .change_all(&statements.insert, &rows, row, no_tail)
-            .await
-            .map_err(of_generated)?;
-        Ok(count(inserted))
+        self.put(&statements.insert, table, values).await
+    }
+
+    async fn append(&mut self, table: &'static Table, values: &[Value]) -> Result<usize, Fault> {
+        let statements = self.table(table)?;
+        self.put(&statements.append, table, values).await
     }
 
     async fn update(&mut self, table: &'static Table, values: &[Value]) -> Result<usize, Fault> {

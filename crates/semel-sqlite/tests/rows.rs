@@ -120,12 +120,27 @@ async fn a_row_that_is_there_is_a_collision_and_no_error() {
     let both = [wallet(1, 2, 9), wallet(2, 2, 9)].concat();
     assert_eq!(unit.insert(&WALLET, &both).await.unwrap(), 1);
     let line = [Value::Key(key(1)), Value::Amount(3)];
-    assert_eq!(unit.insert(&ENTRY, &line).await.unwrap(), 1);
+    assert_eq!(unit.append(&ENTRY, &line).await.unwrap(), 1);
     assert_eq!(
-        unit.insert(&ENTRY, &line).await.unwrap(),
+        unit.append(&ENTRY, &line).await.unwrap(),
         1,
         "an append-only table may repeat its first column"
     );
+}
+
+#[tokio::test]
+async fn a_row_that_another_constraint_than_the_identity_refuses_is_an_error() {
+    let world = World::open().await;
+    world.sql(TABLES).await;
+    world
+        .sql("CREATE UNIQUE INDEX named ON wallet (name)")
+        .await;
+    let mut unit = world.unit().await;
+    assert_eq!(unit.insert(&WALLET, &wallet(1, 1, 5)).await.unwrap(), 1);
+    let mut other = wallet(2, 1, 5);
+    other[1] = Value::Text("w1".into());
+    let fault = unit.insert(&WALLET, &other).await.unwrap_err();
+    assert_eq!(fault.class, Class::Poison, "{fault}");
 }
 
 #[tokio::test]

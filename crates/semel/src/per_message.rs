@@ -116,12 +116,23 @@ impl<F> PerMessageHandler<F> {
         U: Unit + Lend,
         F: for<'t> PerMessage<'t, U::Db>,
     {
-        unit.save(Save::Group).await?;
-        let (said, effect) = self.call(unit, one).await?;
-        if effect == Effect::Undo {
+        let mut clashed = false;
+        loop {
+            unit.save(Save::Group).await?;
+            let (said, effect) = self.call(unit, one).await?;
+            if effect == Effect::Kept {
+                return Ok(said);
+            }
             unit.back(Save::Group).await?;
+            match said {
+                // Another unit's row may have come meanwhile: the next call sees it. Met twice, it is final.
+                Said::Fault(fault) if fault.is_clash() && clashed => {
+                    return Ok(Said::Fault(Fault::poison(fault.error)));
+                }
+                Said::Fault(fault) if fault.is_clash() => clashed = true,
+                said => return Ok(said),
+            }
         }
-        Ok(said)
     }
 
     /// Calls the function, and says whether its writes may stay.

@@ -480,13 +480,15 @@ async fn t38_a_release_behind_the_cut_of_a_batch_keeps_its_row_and_is_applied() 
 
 #[tokio::test(start_paused = true)]
 async fn a_handlers_retry_is_counted_in_the_ledger_and_ends_as_poison() {
-    let (words, ledger, _) = words(&[
+    let (words, ledger, summary) = words(&[
         r#"{"id":"a"}"#,
         r#"{"id":"r","do":"retry"}"#,
         r#"{"id":"b"}"#,
     ])
     .await;
     assert_eq!(words, ["applied", "dead poison", "applied"]);
+    assert_eq!(summary.units, 2, "what came before it did not wait with it");
+    assert_eq!(ledger.letters()[0].letter.attempts, 10);
     assert_eq!(effects(&ledger), 2);
 }
 

@@ -64,6 +64,8 @@ fn read(name: &str, table: &Table, end: &str) -> String {
     )
 }
 
+/// Only the identity makes a collision: a row that another constraint refuses is an error, since to decide again
+/// would not help it.
 fn insert(name: &str, table: &Table) -> String {
     let arrays: Vec<String> = table
         .columns
@@ -75,9 +77,10 @@ fn insert(name: &str, table: &Table) -> String {
         "INSERT INTO {name} ({columns})\n\
          SELECT *\n\
          FROM unnest({arrays})\n\
-         ON CONFLICT DO NOTHING",
+         ON CONFLICT ({identity}) DO NOTHING",
         columns = list(table.columns.iter(), ""),
         arrays = arrays.join(", "),
+        identity = quoted(table.columns[0].name),
     )
 }
 

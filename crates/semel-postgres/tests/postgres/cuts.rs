@@ -270,3 +270,35 @@ async fn t33_a_connection_that_falls_silent_while_a_unit_begins_does_not_block_i
     crate::world::committed(unit.commit().await);
     proxy.rest();
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t33_a_connection_that_falls_silent_while_a_lane_is_set_up_or_left_is_given_up() {
+    let world = World::new().await;
+    let tries = (0..12_i16).map(|request| {
+        let world = &world;
+        async move {
+            let proxy = Proxy::before(&world.options.url).await;
+            let hurt_ledger = world
+                .again(|o| {
+                    o.url.clone_from(&proxy.url);
+                    (o.connect_timeout_ms, o.statement_timeout_ms) = (2_000, 1_000);
+                })
+                .await;
+            let id = world.lane_id(request);
+            let ended = if request == 0 {
+                let lane = world.again(|o| o.url.clone_from(&proxy.url)).await;
+                let lane = lane.connect(id).await.unwrap();
+                proxy.arm(1, Hurt::HoldRequest);
+                hurt_ledger.leave(lane).await
+            } else {
+                proxy.arm(request.unsigned_abs().into(), Hurt::HoldRequest);
+                hurt_ledger.connect(id).await.map(drop)
+            };
+            assert_eq!(ended.is_err(), proxy.struck(), "request {request}");
+            proxy.rest();
+            proxy.struck()
+        }
+    });
+    let struck = futures_util::future::join_all(tries).await;
+    assert!(struck[..6].iter().all(|struck| *struck), "{struck:?}");
+}

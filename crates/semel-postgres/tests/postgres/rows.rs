@@ -437,6 +437,19 @@ async fn rows_that_are_new_by_construction_go_in_plainly_and_a_collision_heals()
 }
 
 #[tokio::test]
+async fn a_row_that_another_constraint_than_the_identity_refuses_is_a_clash_and_no_collision() {
+    let world = accounts(0..2).await;
+    let unique = "CREATE UNIQUE INDEX ordered ON account (\"order\")";
+    run(&mut world.psql().await, unique).await;
+    let mut unit = world.unit(0).await;
+    let mut other = row(5, 1);
+    other[1].clone_from(&row(1, 1)[1]);
+    let fault = unit.insert(&ACCOUNT, &other).await.unwrap_err();
+    assert!(fault.is_clash(), "{fault}");
+    assert_eq!(fault.class, Class::Retry);
+}
+
+#[tokio::test]
 async fn deltas_whose_rows_nobody_needs_are_counted() {
     let world = accounts(0..3).await;
     let mut unit = world.unit(0).await;

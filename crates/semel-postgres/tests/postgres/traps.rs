@@ -331,3 +331,36 @@ async fn a_missing_table_stops_the_consumer_instead_of_killing_its_messages() {
         .unwrap_err();
     assert_eq!(unit.verdict().unwrap().class, Class::Stop);
 }
+
+#[tokio::test]
+async fn t65_a_handler_that_switches_durability_off_cannot_commit() {
+    let world = World::new().await;
+    for local in [false, true] {
+        let mut unit = world.unit(0).await;
+        unit.claim(&world.claims(&[key(1)])).await.unwrap();
+        sqlx::query("SELECT set_config('synchronous_commit', 'off', $1)")
+            .bind(local)
+            .execute(&mut unit.lend())
+            .await
+            .unwrap();
+        let fault = rolled_back(unit.commit().await);
+        assert_eq!(fault.class, Class::Stop, "{fault}");
+        assert!(!world.holds(key(1)).await);
+    }
+}
+
+#[tokio::test]
+async fn a_statement_of_our_own_that_is_refused_stops_the_consumer_and_kills_no_message() {
+    let world = World::new().await;
+    let trigger = "CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no'; END $$;
+                   CREATE TRIGGER no BEFORE INSERT ON semel_ledger FOR EACH ROW EXECUTE FUNCTION no()";
+    run(&mut world.psql().await, trigger).await;
+    let mut unit = world.unit(0).await;
+    let fault = unit.claim(&world.claims(&[key(1)])).await.unwrap_err();
+    assert_eq!(fault.class, Class::Stop, "{fault}");
+    // What a handler left broken is still its own fault.
+    let mut unit = world.unit(0).await;
+    let _ = sqlx::query("SELECT 1 / 0").execute(&mut unit.lend()).await;
+    let fault = unit.attempt(&[key(1)]).await.unwrap_err();
+    assert_eq!(fault.class, Class::Poison, "{fault}");
+}

@@ -96,6 +96,12 @@ async fn part<S: Staged, U: Unit + Rows>(
                 unit.back(save).await?;
                 return Ok(Part::Refused(fault));
             }
+            // By another constraint than the identity: the next try sees a row that another unit has just put there.
+            Err(fault) if fault.is_clash() && tries == 1 => last = fault.detail(),
+            Err(fault) if fault.is_clash() => {
+                unit.back(save).await?;
+                return Ok(Part::Refused(Fault::poison(fault.error)));
+            }
             Err(fault) => return Err(fault),
         }
         unit.back(save).await?;
@@ -120,6 +126,7 @@ async fn attempt<S: Staged, U: Unit + Rows>(
     Ok(match flush::flush(staged, unit, batch).await? {
         Flushed::All => Try::Done(said),
         Flushed::Collision(table) => collided(batch.tables[table].name, batch.puts_unnamed(table)),
+        Flushed::NotNew(table) => collided(batch.tables[table].name, true),
     })
 }
 

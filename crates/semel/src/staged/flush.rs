@@ -14,6 +14,8 @@ pub(super) enum Flushed {
     All,
     /// Another unit was faster with a row of this table (its index): decide again on what is there now.
     Collision(usize),
+    /// A row of this table (its index) that is new by construction is there already.
+    NotNew(usize),
 }
 
 /// Which of a table's rows to write.
@@ -31,6 +33,15 @@ enum Origin {
     Named,
     /// All are new by construction.
     New,
+}
+
+impl Origin {
+    const fn collision(self, table: usize) -> Flushed {
+        match self {
+            Self::Named => Flushed::Collision(table),
+            Self::New => Flushed::NotNew(table),
+        }
+    }
 }
 
 impl Kind {
@@ -55,7 +66,7 @@ pub(super) async fn flush<S: Staged, U: Rows>(
         for (at, table) in batch.tables.iter().enumerate() {
             let origin = collect(staged, batch, at, kind, &mut values);
             if !write(unit, table, (kind, origin), &values).await? {
-                return Ok(Flushed::Collision(at));
+                return Ok(origin.collision(at));
             }
         }
     }
@@ -68,7 +79,7 @@ pub(super) async fn flush<S: Staged, U: Rows>(
     for (at, table) in batch.tables.iter().enumerate() {
         let origin = collect(staged, batch, at, Kind::Dependent, &mut values);
         if !write(unit, table, (Kind::Dependent, origin), &values).await? {
-            return Ok(Flushed::Collision(at));
+            return Ok(origin.collision(at));
         }
     }
     batch.values = values;
