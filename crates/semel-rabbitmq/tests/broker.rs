@@ -457,6 +457,32 @@ async fn no_more_than_the_prefetch_is_unsettled_and_too_many_bytes_shrink_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_source_that_waits_for_bytes_goes_on_when_all_are_given_back() {
+    let admin = Admin::connect().await;
+    let queue = admin.queue("bytes-back", "classic").await;
+    let large = "x".repeat(32 << 10);
+    admin.publish(&queue, (0..40).map(|_| large.clone())).await;
+    let source = open(RabbitOptions {
+        prefetch: 40,
+        prefetch_bytes_max: 320 << 10,
+        ..brisk(&url(), &queue)
+    })
+    .await;
+    let held = receive(&source, 40).await;
+    until("the consumer to stop", || async {
+        source
+            .status()
+            .depth
+            .is_some_and(|depth| depth.consumers == 0)
+    })
+    .await;
+    nack(&source, held, 0).await;
+    assert_eq!(receive(&source, 1).await.len(), 1, "they come again");
+    source.close().await;
+    admin.delete(&queue).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_message_over_the_limit_comes_cut_between_two_good_ones() {
     let admin = Admin::connect().await;
     let queue = admin.queue("large", "quorum").await;
