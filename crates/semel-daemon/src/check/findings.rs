@@ -113,6 +113,8 @@ codes! {
     NotInThisBuild = "0302",
     /// A client option that is not on the list.
     OptionNotAllowed = "0303",
+    /// A lease that ends before a unit must.
+    ShortLease = "0304",
     /// No ledger has a URL like this.
     LedgerUrl = "0401",
     /// The folder of a SQLite database does not exist.

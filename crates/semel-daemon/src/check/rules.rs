@@ -174,7 +174,17 @@ impl Rules<'_> {
         let deadlines = readers
             .iter()
             .map(|name| self.loaded.config.consumers[*name].unit_deadline_ms);
-        let found = sources::findings(self.loaded, name, source, deadlines.max().unwrap_or(0));
+        let deadline = deadlines.max().unwrap_or(0);
+        if let Source::Queue(queue) = source
+            && queue.lease_ms < deadline
+        {
+            let message = format!(
+                "messages are leased for {} ms, and a unit may take {deadline} ms: the queue would deliver again what is being worked on; set lease_ms to {deadline} or more",
+                queue.lease_ms
+            );
+            self.warning(Code::ShortLease, &["sources", name, "lease_ms"], message);
+        }
+        let found = sources::findings(self.loaded, name, source, deadline);
         self.findings.extend(found);
     }
 

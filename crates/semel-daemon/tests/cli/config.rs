@@ -105,6 +105,20 @@ fn consumer(more: &str) -> String {
 }
 
 #[test]
+fn a_lease_shorter_than_a_unit_may_take_is_warned_of() {
+    let tables = |lease| {
+        format!(
+            "[sources.q]\ntype = \"queue\"\nlease_ms = {lease}\n[consumers.wallet]\nsources = [\"q\"]\nhandler = \"wallet\"\n{WALLET}"
+        )
+    };
+    assert_eq!(
+        one(&tables(89_999)),
+        finding(true, "SEMEL-0304", "warning", "semel.toml:5")
+    );
+    assert_eq!(findings(&tables(90_000)), (true, Vec::new()));
+}
+
+#[test]
 fn t80_a_key_made_of_what_the_transport_makes_is_warned_of() {
     for key in [
         "/offset",
