@@ -5,7 +5,7 @@
 //! stays in one file, and no refusal depends on what other files did. So every way to read the files, any
 //! number of times, with any crash in between, ends in the same balances.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 
 use semel_core::{Answer, Key, Outcome};
 
@@ -99,15 +99,19 @@ pub fn generate(shape: Shape) -> Workload {
 /// When the model meets a state that no sequence of operations makes: a bug.
 #[must_use]
 pub fn expected(workload: &Workload) -> Model {
-    let mut book = Book {
-        model: Model::new(config()),
-        held: HashMap::new(),
-        waiting: HashMap::new(),
-    };
-    for line in workload.setup.iter().chain(workload.files.iter().flatten()) {
-        book.take(line);
-    }
-    book.model
+    Book::of(workload).model
+}
+
+/// The keys that must be held after a day, and how many different lines must be dead letters. Not how each key
+/// ended: a bet behind its own rollback is refused, before it the bet was applied, and the money is the same.
+///
+/// # Panics
+/// As [`expected`].
+#[must_use]
+pub fn expected_keys(workload: &Workload) -> (BTreeSet<Key>, usize) {
+    let book = Book::of(workload);
+    let dead = book.dead.len();
+    (book.held.into_keys().collect(), dead)
 }
 
 /// The model behind a tiny ledger.
@@ -115,13 +119,32 @@ struct Book {
     model: Model,
     held: HashMap<Key, Outcome>,
     waiting: HashMap<Key, Vec<Work>>,
+    dead: HashSet<Vec<u8>>,
 }
 
 impl Book {
+    fn of(workload: &Workload) -> Self {
+        let mut book = Self {
+            model: Model::new(config()),
+            held: HashMap::new(),
+            waiting: HashMap::new(),
+            dead: HashSet::new(),
+        };
+        for line in workload.setup.iter().chain(workload.files.iter().flatten()) {
+            book.take(line);
+        }
+        book
+    }
+
     fn take(&mut self, line: &[u8]) {
         let work = Work::parse(line, self.model.config());
-        if *work.key().as_bytes() != [0; 16] && !self.held.contains_key(&work.key()) {
+        let key = work.key();
+        let keyed = *key.as_bytes() != [0; 16];
+        if keyed && !self.held.contains_key(&key) {
             self.apply(work);
+        }
+        if !self.held.contains_key(&key) {
+            self.dead.insert(line.to_vec());
         }
     }
 

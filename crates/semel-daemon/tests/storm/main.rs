@@ -1,0 +1,340 @@
+//! The kill storm: three instances of the real program drain a topic of Kafka and a queue of RabbitMQ into
+//! PostgreSQL while a seeded director kills all of them with SIGKILL, in random order, one or two at a time, and
+//! starts them again. In the end the money is what one clean pass over the operations gives.
+//!
+//! `cargo test` runs the short form. `SEMEL_STORM=long` is the long one: 200 000 operations, five minutes and
+//! more. `scripts/storm` runs it and prints its report.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod instances;
+mod servers;
+mod verdict;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use instances::{Instance, semel};
+use semel_wallet::workload::{Shape, Workload, generate};
+use servers::Servers;
+use verdict::Model;
+
+/// Calm must drain what is left within this, on the slowest machine.
+const CALM: Duration = Duration::from_secs(180);
+
+const INSTANCES: usize = 3;
+
+/// How hard it blows.
+#[derive(Debug)]
+struct Force {
+    lines: usize,
+    /// Chunks of lines; each is published while somebody is killed.
+    rounds: usize,
+    /// The longest wait before a blow, and between a death and the new life, in ms.
+    pause_ms: u64,
+    seconds_min: u64,
+}
+
+const SHORT: Force = Force {
+    lines: 20_000,
+    rounds: 6,
+    pause_ms: 800,
+    seconds_min: 0,
+};
+
+const LONG: Force = Force {
+    lines: 200_000,
+    rounds: 100,
+    pause_ms: 2_500,
+    seconds_min: 300,
+};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Party {
+    Semel(usize),
+    Server(&'static str),
+}
+
+#[test]
+fn killed_in_random_order_instances_brokers_and_database_lose_nothing_and_do_nothing_twice() {
+    let force = match std::env::var("SEMEL_STORM").as_deref() {
+        Ok("long") => LONG,
+        Err(_) | Ok("" | "short") => SHORT,
+        Ok(other) => panic!("SEMEL_STORM={other}: say `long` or `short`"),
+    };
+    let workload = generate(Shape {
+        seed: 21,
+        lines: force.lines,
+        players: 400,
+        copies: 330,
+        ordered: false,
+        ..Shape::default()
+    });
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let servers = Servers::start();
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().to_path_buf();
+    configure(&place, &servers);
+    let rounds = write(&place, &workload, force.rounds);
+    runtime.block_on(servers.make_topic("ops", 4));
+    done(&place, &["run", "--config", "setup.toml", "--until-idle"]);
+
+    let mut storm = Storm::new(&place, &servers, force.pause_ms);
+    let begin = Instant::now();
+    for round in 0..rounds {
+        storm.round(Some(round));
+    }
+    while begin.elapsed().as_secs() < force.seconds_min {
+        storm.round(None);
+    }
+    let blew = begin.elapsed();
+
+    let model = Model::of(&workload);
+    storm.calm(&runtime, &model);
+    done(
+        &place,
+        &["run", "--config", "instance-0.toml", "--until-idle"],
+    );
+    let deliveries = runtime.block_on(model.judge(&servers.postgres));
+    done(&place, &["audit", "--config", "instance-0.toml"]);
+    storm.report(blew, &deliveries);
+    for party in parties() {
+        assert!(storm.kills.get(&party) > Some(&0), "{party:?} was spared");
+    }
+    let copies = u64::try_from(deliveries.again).unwrap() * 10;
+    let all = deliveries.operations as u64 + copies / 10;
+    assert!(copies >= all * 3, "fewer than 30 % were copies");
+}
+
+fn parties() -> Vec<Party> {
+    let servers = ["postgres", "kafka", "rabbitmq"].map(Party::Server);
+    (0..INSTANCES).map(Party::Semel).chain(servers).collect()
+}
+
+/// One configuration for the beginning and one for each instance; the first is a static member of its group.
+fn configure(place: &Path, servers: &Servers) {
+    let ledger = format!("[ledger]\nurl = \"{}\"\n", servers.postgres);
+    let wallet = "handler = \"wallet\"\nlanes = 2\nbatch_count_max = 100\n[consumers.wallet.wallet]\n\
+         park_for_ms = 3600000\nassets = { EUR = 2, JPY = 0, BTC = 8 }\n\
+         house = { EUR = \"house-eur\", JPY = \"house-jpy\", BTC = \"house-btc\" }\n";
+    let put = |name: &str, text: String| std::fs::write(place.join(name), text).unwrap();
+    put(
+        "setup.toml",
+        format!(
+            "{ledger}[sources.setup]\ntype = \"file\"\npaths = [\"setup.jsonl\"]\n\
+             [consumers.wallet]\nsources = [\"setup\"]\n{wallet}"
+        ),
+    );
+    for number in 0..INSTANCES {
+        let member = match number {
+            0 => "group_instance_id = \"first\"\n",
+            _ => "",
+        };
+        put(
+            &format!("instance-{number}.toml"),
+            format!(
+                "{ledger}[sources.log]\ntype = \"kafka\"\nbrokers = [\"{}\"]\ntopics = [\"ops\"]\n\
+                 group = \"wallet\"\nstart_at = \"earliest\"\nsession_timeout_ms = 6000\n{member}\
+                 [sources.queue]\ntype = \"rabbitmq\"\nurl = \"{}\"\nqueue = \"ops\"\ndeclare = \"quorum\"\n\
+                 prefetch = 500\n[consumers.wallet]\nsources = [\"log\", \"queue\"]\n{wallet}",
+                servers.kafka, servers.rabbitmq
+            ),
+        );
+    }
+}
+
+/// Writes what each round publishes: even lines to the log, odd ones to the queue, every tenth to both. Returns
+/// how many rounds there are.
+fn write(place: &Path, workload: &Workload, rounds: usize) -> usize {
+    let put = |name: String, lines: Vec<&[u8]>| {
+        std::fs::write(place.join(name), lines.join(&b'\n')).unwrap();
+    };
+    put("setup.jsonl".to_owned(), slices(&workload.setup));
+    let lines: Vec<_> = workload.files.iter().flatten().cloned().collect();
+    let chunks = lines.chunks(lines.len().div_ceil(rounds));
+    for (round, chunk) in chunks.clone().enumerate() {
+        for (half, target) in TARGETS.iter().enumerate() {
+            let of = |n: &usize| n % 2 == half || n % 10 == 0;
+            let mine = (0..chunk.len()).filter(of).map(|n| &*chunk[n]).collect();
+            put(format!("{target}-{round}.jsonl"), mine);
+        }
+    }
+    chunks.count()
+}
+
+fn slices(lines: &[Vec<u8>]) -> Vec<&[u8]> {
+    lines.iter().map(Vec::as_slice).collect()
+}
+
+const TARGETS: [&str; 2] = ["log", "queue"];
+
+/// Runs the program to its end, which is a good one.
+fn done(place: &PathBuf, args: &[&str]) {
+    let ran = semel(place, args).output().unwrap();
+    let words = String::from_utf8_lossy(&ran.stderr);
+    let said = String::from_utf8_lossy(&ran.stdout);
+    assert!(ran.status.success(), "semel {args:?}: {words}{said}");
+}
+
+struct Storm<'a> {
+    place: &'a PathBuf,
+    servers: &'a Servers,
+    instances: Vec<Instance>,
+    dice: Dice,
+    pause_ms: u64,
+    /// Who is killed next; dealt anew when it is empty, so that nobody is spared.
+    deck: Vec<Party>,
+    kills: BTreeMap<Party, u32>,
+    published_again: u32,
+}
+
+impl<'a> Storm<'a> {
+    fn new(place: &'a PathBuf, servers: &'a Servers, pause_ms: u64) -> Self {
+        let mut instances: Vec<_> = (0..INSTANCES)
+            .map(|number| Instance::new(place.clone(), number))
+            .collect();
+        instances.iter_mut().for_each(Instance::keep);
+        Self {
+            place,
+            servers,
+            instances,
+            dice: Dice(9),
+            pause_ms,
+            deck: Vec::new(),
+            kills: BTreeMap::new(),
+            published_again: 0,
+        }
+    }
+
+    /// Publishes a chunk to both brokers and kills somebody meanwhile.
+    fn round(&mut self, chunk: Option<usize>) {
+        let publishing: Vec<_> = chunk
+            .iter()
+            .flat_map(|chunk| TARGETS.map(|target| publish(self.place, target, *chunk)))
+            .collect();
+        self.pause();
+        let victims = self.victims();
+        self.strike(&victims);
+        self.pause();
+        self.revive(&victims);
+        // A queue is made by the first instance that lives long enough: so they are kept alive meanwhile.
+        while !publishing.iter().all(JoinHandle::is_finished) {
+            self.instances.iter_mut().for_each(Instance::keep);
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        for publisher in publishing {
+            self.published_again += publisher.join().unwrap();
+        }
+        self.instances.iter_mut().for_each(Instance::keep);
+    }
+
+    fn pause(&mut self) {
+        std::thread::sleep(Duration::from_millis(self.dice.below(self.pause_ms)));
+    }
+
+    /// One party, or two at once.
+    fn victims(&mut self) -> Vec<Party> {
+        let count = 1 + usize::from(self.dice.below(3) == 0);
+        let mut victims = Vec::new();
+        while victims.len() < count {
+            if self.deck.is_empty() {
+                self.deck = parties();
+                self.dice.shuffle(&mut self.deck);
+            }
+            let next = self.deck.pop().unwrap();
+            if !victims.contains(&next) {
+                victims.push(next);
+            }
+        }
+        victims
+    }
+
+    fn strike(&mut self, victims: &[Party]) {
+        for victim in victims {
+            match *victim {
+                Party::Semel(number) => self.instances[number].kill(),
+                Party::Server(name) => self.servers.kill(&[name]),
+            }
+            *self.kills.entry(*victim).or_default() += 1;
+        }
+    }
+
+    /// The servers side by side; instances before or behind them.
+    fn revive(&mut self, victims: &[Party]) {
+        let mut names = Vec::new();
+        for victim in victims {
+            match *victim {
+                Party::Semel(number) => self.instances[number].keep(),
+                Party::Server(name) => names.push(name),
+            }
+        }
+        if !names.is_empty() {
+            self.servers.revive(&names);
+        }
+    }
+
+    /// Nobody is killed any more: what lives drains all by itself, and then ends well.
+    fn calm(&mut self, runtime: &tokio::runtime::Runtime, model: &Model) {
+        self.instances.iter_mut().for_each(Instance::keep);
+        runtime.block_on(model.drained(&self.servers.postgres, CALM));
+        self.instances.iter_mut().for_each(Instance::keep);
+        self.instances.iter_mut().for_each(Instance::end_well);
+    }
+
+    fn report(&self, blew: Duration, deliveries: &verdict::Deliveries) {
+        let gave_up: u32 = self.instances.iter().map(|one| one.gave_up).sum();
+        println!(
+            "storm of {} s: {} operations, {} further deliveries ({} %), {} chunks published again",
+            blew.as_secs(),
+            deliveries.operations,
+            deliveries.again,
+            deliveries.again * 100 / (deliveries.again + deliveries.operations as i64),
+            self.published_again,
+        );
+        for (party, kills) in &self.kills {
+            println!("  {party:?}: killed {kills} times");
+        }
+        println!("  starts given up while a server was away: {gave_up}");
+    }
+}
+
+/// Publishes a chunk until its end is confirmed, as an at-least-once producer does; how often it began again.
+fn publish(place: &Path, target: &'static str, chunk: usize) -> JoinHandle<u32> {
+    let place = place.to_path_buf();
+    std::thread::spawn(move || {
+        let file = format!("{target}-{chunk}.jsonl");
+        let begin = Instant::now();
+        let mut again = 0;
+        loop {
+            let args = ["publish", "--config", "instance-0.toml", target, &file];
+            let ran = semel(&place, &args).output().unwrap();
+            if ran.status.success() {
+                return again;
+            }
+            let words = String::from_utf8_lossy(&ran.stderr);
+            assert!(begin.elapsed() < CALM, "{target}: {words}");
+            again += 1;
+            std::thread::sleep(Duration::from_millis(400));
+        }
+    })
+}
+
+/// Who, and when (SplitMix64).
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB) % end
+    }
+
+    fn shuffle<T>(&mut self, cards: &mut [T]) {
+        for last in (1..cards.len()).rev() {
+            let other = usize::try_from(self.below(last as u64 + 1)).unwrap();
+            cards.swap(last, other);
+        }
+    }
+}

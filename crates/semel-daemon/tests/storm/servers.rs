@@ -1,0 +1,100 @@
+//! The storm's own PostgreSQL, Kafka and RabbitMQ: a second set beside the one that other tests share, so that
+//! killing them hurts nobody.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use rdkafka::ClientConfig;
+use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
+use rdkafka::client::DefaultClientContext;
+
+const ALL: [&str; 3] = ["postgres", "kafka", "rabbitmq"];
+
+/// The servers, all killed with it.
+#[derive(Debug)]
+pub(crate) struct Servers {
+    folder: PathBuf,
+    /// Held for the storm's life: a second storm of this clone waits instead of killing this one's servers.
+    _lock: File,
+    pub(crate) postgres: String,
+    pub(crate) rabbitmq: String,
+    pub(crate) kafka: String,
+}
+
+impl Servers {
+    /// Starts them on empty folders, after an end of what a killed storm left behind.
+    pub(crate) fn start() -> Self {
+        let target = Path::new(env!("CARGO_TARGET_TMPDIR"));
+        std::fs::create_dir_all(target).unwrap();
+        let lock = File::create(target.join("storm.lock")).unwrap();
+        lock.lock().unwrap();
+        let folder = target.join("storm");
+        if folder.exists() {
+            call(&folder, "stop", &[]);
+            std::fs::remove_dir_all(&folder).unwrap();
+        }
+        call(&folder, "start", &ALL);
+        let env = call(&folder, "env", &[]);
+        let find = |name: &str| {
+            let start = format!("export SEMEL_TEST_{name}='");
+            let found = env.lines().find_map(|line| line.strip_prefix(&start));
+            found.unwrap().trim_end_matches('\'').to_owned()
+        };
+        Self {
+            postgres: find("POSTGRES_URL"),
+            rabbitmq: find("RABBITMQ_URL"),
+            kafka: find("KAFKA_BROKERS"),
+            folder,
+            _lock: lock,
+        }
+    }
+
+    pub(crate) fn kill(&self, names: &[&str]) {
+        call(&self.folder, "kill", names);
+    }
+
+    /// Starts them and waits until each answers.
+    pub(crate) fn revive(&self, names: &[&str]) {
+        call(&self.folder, "start", names);
+    }
+
+    pub(crate) async fn make_topic(&self, name: &str, partitions: i32) {
+        let admin: AdminClient<DefaultClientContext> = ClientConfig::new()
+            .set("bootstrap.servers", &self.kafka)
+            .create()
+            .unwrap();
+        let topic = NewTopic::new(name, partitions, TopicReplication::Fixed(1));
+        let made = admin.create_topics([&topic], &AdminOptions::new()).await;
+        made.unwrap()
+            .into_iter()
+            .for_each(|made| drop(made.unwrap()));
+    }
+}
+
+impl Drop for Servers {
+    fn drop(&mut self) {
+        call(&self.folder, "kill", &ALL);
+        // Their logs stay where they can tell why the storm failed.
+        if !std::thread::panicking() {
+            let _ = std::fs::remove_dir_all(&self.folder);
+        }
+    }
+}
+
+/// Runs `scripts/services` on the storm's folder; its output.
+fn call(folder: &Path, command: &str, names: &[&str]) -> String {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/services");
+    let ran = Command::new(script)
+        .arg(command)
+        .args(names)
+        .env("SEMEL_SERVICES_DIR", folder)
+        .output()
+        .unwrap();
+    let words = String::from_utf8_lossy(&ran.stderr);
+    assert!(
+        ran.status.success(),
+        "scripts/services {command}: {words}\n(missing services: scripts/services install)"
+    );
+    String::from_utf8(ran.stdout).unwrap()
+}
