@@ -436,8 +436,8 @@ impl<W, F: Fn(usize, &FieldSums) -> Option<String>> Scribe<'_, W, F> {
         let Some(key) = case.key() else {
             return Ending::plain(Outcome::Dead, None);
         };
-        if case.attempts > 0 && answered.answer.outcome() != Outcome::Parked {
-            self.conclusion.record.settled_attempts.push(key);
+        if answered.answer.outcome() != Outcome::Parked {
+            self.settle_attempts(i, key);
         }
         if case.kind == ClaimKind::Released && answered.answer.outcome() != Outcome::Parked {
             self.conclusion.record.unparks.push(key);
@@ -538,11 +538,19 @@ impl<W, F: Fn(usize, &FieldSums) -> Option<String>> Scribe<'_, W, F> {
             SightingKind::Duplicate
         };
         self.sight(i, key, kind);
+        self.settle_attempts(i, key);
         Ending {
             outcome: Outcome::Duplicate,
             code: None,
             awaiting: None,
             first: Some((first, code)),
+        }
+    }
+
+    /// Attempts are there to be forgotten only if some were counted.
+    fn settle_attempts(&mut self, i: usize, key: Key) {
+        if self.cases[i].attempts > 0 {
+            self.conclusion.record.settled_attempts.push(key);
         }
     }
 
@@ -553,6 +561,7 @@ impl<W, F: Fn(usize, &FieldSums) -> Option<String>> Scribe<'_, W, F> {
 
     fn clash(&mut self, i: usize, key: Key, first: &str, field: Option<String>) -> Ending {
         self.conclusion.clashes += 1;
+        self.settle_attempts(i, key);
         self.sight(i, key, SightingKind::Clash);
         let differs = field
             .as_deref()
@@ -602,6 +611,7 @@ impl<W, F: Fn(usize, &FieldSums) -> Option<String>> Scribe<'_, W, F> {
         record.parks.sort_unstable_by_key(|p| p.key);
         record.unparks.sort_unstable();
         record.settled_attempts.sort_unstable();
+        record.settled_attempts.dedup();
         record.letters.sort_by_key(|l| (l.subject(), l.hash));
         conclusion.wakes.sort_unstable();
         conclusion.wakes.dedup();

@@ -25,6 +25,11 @@ pub struct SourceId(pub i16);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Instance(pub [u8; 16]);
 
+impl Instance {
+    /// The instance of no life; see [`LaneId::acquittal`].
+    pub const NO_LIFE: Self = Self([0; 16]);
+}
+
 /// Names one lane of one life of one consumer: one fence row, one connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LaneId {
@@ -34,6 +39,18 @@ pub struct LaneId {
     pub instance: Instance,
     /// The lane, from 0.
     pub lane: i16,
+}
+
+impl LaneId {
+    /// The fence row that says when the lane was last found to be sound. It belongs to no life, and every
+    /// unit on it says so again: crashes before its `seen_at` are no longer counted.
+    #[must_use]
+    pub const fn acquittal(self) -> Self {
+        Self {
+            instance: Instance::NO_LIFE,
+            ..self
+        }
+    }
 }
 
 /// The number of a unit on its lane: what the fence row carries while the unit is open and for ever
@@ -115,7 +132,15 @@ pub struct Enrolled {
     pub sources: Vec<SourceId>,
     /// The database's time, Unix ms: the upper limit of times inside keys is judged by it.
     pub now_ms: u64,
+    /// Lanes of which two or more lives crashed before they committed anything, since the lane was last
+    /// acquitted (see [`LaneId::acquittal`]). A life has crashed when its fence row stands at unit 0 and
+    /// was not touched for [`CRASHED_AFTER_S`].
+    pub suspects: Vec<i16>,
 }
+
+/// A fence row that was not touched for so many seconds, by the database's clock, is a crashed life's: a
+/// lane that lives touches its own far more often.
+pub const CRASHED_AFTER_S: u32 = 30;
 
 /// What to claim.
 #[derive(Debug, Clone, PartialEq, Eq)]

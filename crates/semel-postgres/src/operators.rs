@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use semel_core::ledger::{
-    ConsumerId, Enrolled, Enrolment, Parked, Reached, SourceId, Which, decode_headers,
+    CRASHED_AFTER_S, ConsumerId, Enrolled, Enrolment, Instance, Parked, Reached, SourceId, Which,
+    decode_headers,
 };
 use semel_core::{Fault, Key, Message, Position};
 use sqlx::postgres::{PgBindIterExt, PgRow};
@@ -29,12 +30,24 @@ pub(crate) async fn enroll(
         .await
         .and_then(|row| row.try_get(0));
     let Instant(now_us) = now.map_err(fault)?;
+    let suspects = suspects(connection, consumer).await?;
     session::script(connection, "COMMIT").await?;
     Ok(Enrolled {
         consumer,
         sources,
         now_ms: u64::try_from(now_us / 1_000).unwrap_or(0),
+        suspects,
     })
+}
+
+async fn suspects(connection: &mut PgConnection, consumer: ConsumerId) -> Result<Vec<i16>, Fault> {
+    let lanes = sqlx::query_scalar(sql!("suspects"))
+        .bind(consumer.0)
+        .bind(Uuid::from_bytes(Instance::NO_LIFE.0))
+        .bind(f64::from(CRASHED_AFTER_S))
+        .fetch_all(connection)
+        .await;
+    lanes.map_err(fault)
 }
 
 async fn consumer(

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use semel_core::ledger::{
-    Committed, ConsumerId, Enrolled, Enrolment, Fence, LaneId, Parked, Reached, Resolved, SourceId,
-    Which,
+    CRASHED_AFTER_S, Committed, ConsumerId, Enrolled, Enrolment, Fence, Instance, LaneId, Parked,
+    Reached, Resolved, SourceId, Which,
 };
 use semel_core::{Fault, Ledger};
 use semel_sql::{Extension, Migrated};
@@ -178,11 +178,19 @@ impl SqliteLedger {
             .first()
             .ok_or_else(|| Fault::stop("the database has no time"))?
             .own::<i64>(0)?;
+        let args = Args::default()
+            .with(consumer)
+            .with(&Instance::NO_LIFE.0[..])
+            .with(i64::from(CRASHED_AFTER_S));
+        let rows = link.fetch(sql!("suspects"), args).await?;
+        let suspects: Result<_, _> = rows.iter().map(|row| row.own::<i16>(0)).collect();
+        let suspects = suspects?;
         link.run("COMMIT").await?;
         Ok(Enrolled {
             consumer: ConsumerId(consumer),
             sources,
             now_ms: now_ms.unsigned_abs(),
+            suspects,
         })
     }
 

@@ -251,7 +251,8 @@ async fn work<L: Ledger, H: Handler<L::Unit>>(
         let connection = shared.ledger.connect(id).await?;
         let (sender, queue) = unbounded_channel();
         lanes.push(sender);
-        tasks.spawn(Lane::new(shared.clone(), id, connection, queue).run());
+        let suspect = enrolled.suspects.contains(&lane);
+        tasks.spawn(Lane::new(shared.clone(), id, connection, queue, suspect).run());
     }
     for intake in intakes(shared, &lanes).await? {
         tasks.spawn(intake.run());

@@ -38,6 +38,11 @@ pub(crate) struct Lane<L: Ledger, H: Handler<L::Unit>> {
     down: u32,
     /// Said to be waiting; see [`Shared::pause`].
     paused: bool,
+    /// The lane's last lives crashed before they committed anything, so some message may kill the process. So
+    /// many messages must end well, each in a unit of its own, before the lane is trusted again.
+    probation: usize,
+    /// The message whose try this life has counted already: only its end asks for another count.
+    tried: Option<Key>,
 }
 
 /// Conflicts in a row that are no longer the ordinary kind: told like an outage, so that a statement that
@@ -52,8 +57,12 @@ impl<L: Ledger, H: Handler<L::Unit>> Lane<L, H> {
         id: LaneId,
         connection: L::Lane,
         queue: UnboundedReceiver<Queued<H::Work>>,
+        suspect: bool,
     ) -> Self {
         let limit = shared.settings.batch_count_max.max(1);
+        if suspect {
+            tracing::warn!(consumer = %shared.name, lane = id.lane, messages = limit, "this lane crashed twice before it committed anything: its messages run singly until so many ended well");
+        }
         Self {
             shared,
             id,
@@ -65,6 +74,8 @@ impl<L: Ledger, H: Handler<L::Unit>> Lane<L, H> {
             busy: 0,
             down: 0,
             paused: false,
+            probation: if suspect { limit } else { 0 },
+            tried: None,
         }
     }
 
@@ -113,6 +124,9 @@ impl<L: Ledger, H: Handler<L::Unit>> Lane<L, H> {
 
     /// One unit over the first waiting messages, to its end.
     async fn deliver(&mut self) {
+        if self.probation > 0 && !self.tries().await {
+            return;
+        }
         let shared = self.shared.clone();
         let keys = self.next_keys();
         let flight = tokio::select! {
@@ -133,6 +147,9 @@ impl<L: Ledger, H: Handler<L::Unit>> Lane<L, H> {
             Ok((proof, concluded)) => {
                 drop(flight);
                 self.committed(proof, concluded, items, tickets).await;
+                if self.probation > 0 {
+                    self.ended_well().await;
+                }
             }
             Err(trouble) => {
                 let count = items.len();
@@ -147,8 +164,9 @@ impl<L: Ledger, H: Handler<L::Unit>> Lane<L, H> {
 
     fn next_keys(&self) -> Vec<Option<Key>> {
         let mut bytes = self.shared.settings.batch_bytes_max;
-        let mut keys = Vec::with_capacity(self.waiting.len().min(self.limit));
-        for queued in self.waiting.iter().take(self.limit) {
+        let limit = if self.probation > 0 { 1 } else { self.limit };
+        let mut keys = Vec::with_capacity(self.waiting.len().min(limit));
+        for queued in self.waiting.iter().take(limit) {
             let size = queued.item.case.message.size();
             if size > bytes && !keys.is_empty() {
                 break;
@@ -425,10 +443,15 @@ impl<L: Ledger, H: Handler<L::Unit>> Lane<L, H> {
         else {
             return;
         };
-        let attempts = match self.count_attempt(key).await {
-            Ok(attempts) => attempts,
-            Err(fault) if fault.class == Class::Stop => return self.shared.stop(Some(fault)),
-            Err(fault) => return self.store_away(&fault).await,
+        let attempts = match self.tried.take() {
+            // A lane on probation counted this try before it began.
+            Some(tried) if tried == key => {
+                self.waiting.front().map_or(1, |one| one.item.case.attempts)
+            }
+            _ => match self.counted(key).await {
+                Some(attempts) => attempts,
+                None => return,
+            },
         };
         let last = attempts >= self.shared.settings.attempts_max;
         if let Some(queued) = self.waiting.front_mut() {
@@ -442,6 +465,58 @@ impl<L: Ledger, H: Handler<L::Unit>> Lane<L, H> {
         if !last {
             self.shared.back_off(Backoff::HANDLER, attempts - 1).await;
         }
+    }
+
+    /// Commits, before the first waiting message runs, that it is tried; one that was tried as often as it may be
+    /// and did not live to tell is dead without being run. Says whether the message may go on.
+    async fn tries(&mut self) -> bool {
+        let front = self.waiting.front().map(|queued| &queued.item);
+        let runs = front.filter(|item| item.doomed.is_none());
+        let Some(key) = runs.and_then(|item| item.case.key()) else {
+            return true;
+        };
+        if self.tried == Some(key) {
+            return true;
+        }
+        let Some(attempts) = self.counted(key).await else {
+            return false;
+        };
+        self.tried = Some(key);
+        let before = attempts - 1;
+        if let Some(queued) = self.waiting.front_mut() {
+            queued.item.case.attempts = attempts;
+            if before >= self.shared.settings.attempts_max {
+                queued.item.case.attempts = before;
+                queued.item.doomed = Some(format!(
+                    "{before} attempts began and did not end: the process ended with the last one"
+                ));
+            }
+        }
+        true
+    }
+
+    /// One more message of a lane on probation ended well. After the last one the lane is acquitted in the
+    /// ledger: its crashes are no longer counted.
+    async fn ended_well(&mut self) {
+        self.tried = None;
+        self.probation -= 1;
+        if self.probation > 0 {
+            return;
+        }
+        tracing::info!(consumer = %self.shared.name, lane = self.id.lane, "the lane is trusted again");
+        if let Err(fault) = unit::acquit(&*self.shared.ledger, self.id.acquittal()).await {
+            tracing::debug!(error = %fault, "the lane's next life begins on probation as well");
+        }
+    }
+
+    /// Counts an attempt; copes with a ledger that is away.
+    async fn counted(&mut self, key: Key) -> Option<u32> {
+        match self.count_attempt(key).await {
+            Ok(attempts) => return Some(attempts),
+            Err(fault) if fault.class == Class::Stop => self.shared.stop(Some(fault)),
+            Err(fault) => self.store_away(&fault).await,
+        }
+        None
     }
 
     async fn count_attempt(&mut self, key: Key) -> Result<u32, Fault> {

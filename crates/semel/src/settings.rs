@@ -36,7 +36,8 @@ pub struct Settings {
     pub memory_bytes_max: usize,
     /// The largest payload; a larger one is `dead(too_large)`.
     pub message_bytes_max: usize,
-    /// How often a handler may ask to be run again before its message is `dead(poison)`.
+    /// How often a handler may ask to be run again, or the process end while it runs, before its message is
+    /// `dead(poison)`.
     pub attempts_max: u32,
     /// After this a unit's task is aborted together with its connection, and its outcome is unknown.
     /// Longer than every time-out of the server, so that the server speaks first.

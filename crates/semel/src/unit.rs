@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use semel_core::law::{self, Answered, Case, Conclusion};
-use semel_core::ledger::{Claimed, Commit, Committed, Fence, Ledger, Reached, Save, Unit, Written};
+use semel_core::ledger::{
+    Claimed, Commit, Committed, Fence, LaneId, Ledger, Reached, Save, Unit, Written,
+};
 use semel_core::{Answer, Class, Fault, codes};
 
 use crate::handler::{Fresh, Handler, Said};
@@ -320,6 +322,16 @@ pub(crate) async fn attempt<L: Ledger>(
     match unit.commit().await {
         Commit::Committed(proof, lane) => Ok((attempts.first().copied().unwrap_or(1), proof, lane)),
         // Counted twice at worst: the message is tried once less.
+        Commit::RolledBack(fault) | Commit::Unknown(fault) => Err(fault),
+    }
+}
+
+/// Raises the fence row of `acquittal`, which belongs to no life: crashes before now are no longer counted.
+pub(crate) async fn acquit<L: Ledger>(ledger: &L, acquittal: LaneId) -> Result<(), Fault> {
+    let lane = ledger.connect(acquittal).await?;
+    let unit = ledger.begin(lane).await?;
+    match unit.commit().await {
+        Commit::Committed(..) => Ok(()),
         Commit::RolledBack(fault) | Commit::Unknown(fault) => Err(fault),
     }
 }

@@ -41,6 +41,7 @@ static EFFECTS: Table = Table {
 /// Does what the payload's `do` says: `{"id":"a","do":"credit"}`.
 struct Toy {
     rules: Rules,
+    aborted: Arc<tokio::sync::Notify>,
 }
 
 const NO: Code = Code::new("no");
@@ -50,6 +51,7 @@ impl Toy {
     fn new() -> Self {
         Self {
             rules: Rules::new(["/id"]).unwrap(),
+            aborted: Arc::default(),
         }
     }
 }
@@ -110,6 +112,11 @@ impl<U: Unit + Rows> Handler<U> for Toy {
                 }
                 "retry" => Said::Fault(Fault::retry("not now")),
                 "panic" => panic!("as told"),
+                // Here the process ends: no answer, no commit, no goodbye.
+                "abort" => {
+                    self.aborted.notify_one();
+                    std::future::pending().await
+                }
                 "linger" => {
                     tokio::time::sleep(Duration::from_secs(5)).await;
                     Answer::ignored(NO).into()
@@ -804,4 +811,92 @@ async fn reading_ahead_is_bounded_by_the_memory_budget_and_by_number() {
     assert!((11..=40).contains(&by_bytes), "{by_bytes}");
     let by_number = read_ahead(64 << 20).await;
     assert!((1_000..=1_100).contains(&by_number), "{by_number}");
+}
+
+/// One life of a process: it ends by itself, or all its tasks are gone at once as a SIGKILL ends them. The units
+/// it committed; `None` when it died.
+fn life(ledger: &SimLedger, source: &SimSource, settings: Settings) -> Option<u64> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .unwrap();
+    // The broker notices the death of the last life, and the restart took its time.
+    source.break_off();
+    ledger.advance_ms(60_000);
+    let toy = Toy::new();
+    let aborted = toy.aborted.clone();
+    runtime.block_on(async {
+        let consumer = Consumer::builder("toy", Arc::new(ledger.clone()), Arc::new(toy))
+            .settings(settings)
+            .sources(["sim"])
+            .enroll()
+            .await
+            .unwrap_or_else(|fault| panic!("{fault}"));
+        let running = consumer.attach("sim", Arc::new(source.clone()));
+        tokio::select! {
+            summary = running.run(std::future::pending()) => Some(summary.unwrap().units),
+            () = aborted.notified() => None,
+        }
+    })
+}
+
+#[test]
+fn t45_a_message_that_kills_the_process_ends_dead_and_its_neighbours_are_applied() {
+    let (ledger, source) = (SimLedger::new(1), SimSource::new(1));
+    for n in 0..40 {
+        let deed = if n == 5 { "abort" } else { "credit" };
+        source.push_payload("p", format!(r#"{{"id":"{n}","do":"{deed}"}}"#).into_bytes());
+    }
+    // Another seed is another instance.
+    let small = |life: usize| Settings {
+        batch_count_max: 20,
+        attempts_max: 2,
+        lanes: 1,
+        ..settings(life as u64)
+    };
+    let mut applied = Vec::new();
+    while life(&ledger, &source, small(applied.len())).is_none() {
+        applied.push(effects(&ledger));
+        assert!(applied.len() < 10, "it dies for ever: {applied:?}");
+    }
+    // Twice with its whole unit, then alone: behind its neighbours, until its attempts are used up.
+    assert_eq!(applied, [0, 0, 5, 5]);
+    assert_eq!(effects(&ledger), 39);
+    assert_eq!(source.unacked(), 0);
+    let letters = ledger.letters();
+    let letter = &letters[0].letter;
+    assert_eq!((letters.len(), letter.id.as_deref()), (1, Some("5")));
+    assert_eq!((letter.code.as_str(), letter.attempts), ("poison", 2));
+    // Twenty ended well, so the lane is trusted again: the next life takes whole batches from the start.
+    for n in 100..140 {
+        source.push_payload("p", format!(r#"{{"id":"{n}"}}"#).into_bytes());
+    }
+    let units = life(&ledger, &source, small(100)).unwrap();
+    assert!(units < 10, "{units} units for 40 messages");
+    assert_eq!(effects(&ledger), 79);
+}
+
+#[test]
+fn lives_killed_behind_a_commit_cost_the_next_one_no_speed() {
+    let (ledger, mut units) = (SimLedger::new(1), None);
+    let small = |life| Settings {
+        batch_count_max: 20,
+        lanes: 1,
+        ..settings(life)
+    };
+    for number in 0..5 {
+        let source = SimSource::new(1);
+        for n in 0..40 {
+            source.push_payload("p", format!(r#"{{"id":"{number} {n}"}}"#).into_bytes());
+        }
+        let killed = number < 4;
+        if killed {
+            source.push_payload("p", br#"{"id":"kill","do":"abort"}"#.to_vec());
+        }
+        units = life(&ledger, &source, small(number));
+        assert_eq!(units.is_none(), killed);
+    }
+    assert_eq!(effects(&ledger), 200);
+    assert!(units < Some(10), "{units:?} units for 40 messages");
 }

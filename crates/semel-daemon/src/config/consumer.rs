@@ -47,7 +47,7 @@ pub(crate) struct Consumer {
     #[serde(default = "message_bytes_max")]
     #[schemars(range(min = 1))]
     pub(crate) message_bytes_max: u64,
-    /// After so many tries that the handler asked to repeat, a message ends `dead(poison)`.
+    /// After so many tries that the handler asked to repeat or the process did not survive, a message ends `dead(poison)`.
     #[serde(default = "attempts_max")]
     #[schemars(range(min = 1, max = 1_000_000))]
     pub(crate) attempts_max: u32,

@@ -12,13 +12,13 @@ use sqlx::{Connection, PgConnection};
 pub(crate) struct Model {
     balances: BTreeMap<String, String>,
     keys: BTreeSet<Key>,
-    dead: usize,
+    dead: i64,
 }
 
 /// What was delivered, counted by the ledger.
 #[derive(Debug)]
 pub(crate) struct Deliveries {
-    pub(crate) operations: usize,
+    pub(crate) operations: i64,
     pub(crate) again: i64,
 }
 
@@ -32,7 +32,7 @@ impl Model {
                 .map(|account| (account.id.to_string(), account.posted.to_string()))
                 .collect(),
             keys,
-            dead,
+            dead: i64::try_from(dead).unwrap(),
         }
     }
 
@@ -49,7 +49,7 @@ impl Model {
             .fetch_one(&mut database)
             .await
             .unwrap();
-            if ended >= self.keys.len() as i64 && dead >= self.dead as i64 {
+            if ended >= count(&self.keys) && dead >= self.dead {
                 return;
             }
             assert!(
@@ -93,12 +93,16 @@ impl Model {
         .fetch_one(&mut database)
         .await
         .unwrap();
-        assert_eq!(dead, self.dead as i64, "dead letters");
+        assert_eq!(dead, self.dead, "dead letters");
         Deliveries {
-            operations: ended.len(),
+            operations: count(&self.keys),
             again,
         }
     }
+}
+
+fn count(keys: &BTreeSet<Key>) -> i64 {
+    i64::try_from(keys.len()).unwrap()
 }
 
 fn same<K, V>(what: &str, model: &BTreeMap<K, V>, found: &BTreeMap<K, V>)

@@ -238,11 +238,7 @@ impl Ledger for SimLedger {
 
     async fn connect(&self, lane: LaneId) -> Result<SimLane, Fault> {
         self.store.end_in_flight_of(lane);
-        self.store
-            .state()
-            .rows
-            .entry(Place::Fence(lane))
-            .or_insert(Row::Fence(0));
+        self.store.state().connected(lane);
         Ok(SimLane {
             store: self.store.clone(),
             lane,
@@ -258,10 +254,10 @@ impl Ledger for SimLedger {
         tx.enter().await?;
         self.store.end_in_flight_of(fence.lane);
         Ok(match tx.lock_row(&Place::Fence(fence.lane)).await? {
-            Some(Row::Fence(unit)) if unit >= fence.unit => {
+            Some(Row::Fence(unit, _)) if unit >= fence.unit => {
                 Resolved::Committed(Committed::witnessed(fence))
             }
-            Some(Row::Fence(unit)) if unit == fence.unit - 1 => Resolved::RolledBack,
+            Some(Row::Fence(unit, _)) if unit == fence.unit - 1 => Resolved::RolledBack,
             _ => Resolved::Lost,
         })
     }

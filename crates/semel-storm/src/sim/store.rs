@@ -12,7 +12,8 @@ use semel_core::Fault;
 use semel_core::fingerprint::Fingerprint;
 use semel_core::key::Key;
 use semel_core::ledger::{
-    ConsumerId, Enrolled, Fence, LaneId, Letter, Prior, Save, SightingKind, SourceId,
+    CRASHED_AFTER_S, ConsumerId, Enrolled, Fence, LaneId, Letter, Prior, Save, SightingKind,
+    SourceId,
 };
 use semel_core::message::Message;
 use semel_core::outcome::Awaiting;
@@ -61,7 +62,8 @@ pub(crate) enum Place {
 /// One row of any table.
 #[derive(Debug, Clone)]
 pub(crate) enum Row {
-    Fence(i64),
+    /// The unit, and when it was raised, µs.
+    Fence(i64, i64),
     Ledger(Prior),
     Attempt(u32),
     Parked(Box<ParkedRow>),
@@ -164,11 +166,39 @@ impl State {
         }
     }
 
+    /// Makes sure that the fence row of `lane` exists.
+    pub(crate) fn connected(&mut self, lane: LaneId) {
+        let now = self.clock_us;
+        let row = self.rows.entry(Place::Fence(lane));
+        row.or_insert(Row::Fence(0, now));
+    }
+
+    /// Lanes of which two lives or more crashed at unit 0 since they were last acquitted.
+    fn suspects(&self, consumer: ConsumerId) -> Vec<i16> {
+        let stale = self.clock_us - i64::from(CRASHED_AFTER_S) * 1_000_000;
+        let mut crashes: BTreeMap<i16, u32> = BTreeMap::new();
+        for (place, row) in &self.rows {
+            let (Place::Fence(lane), Row::Fence(0, seen)) = (place, row) else {
+                continue;
+            };
+            let acquitted = match self.rows.get(&Place::Fence(lane.acquittal())) {
+                Some(Row::Fence(_, at)) => *at,
+                _ => i64::MIN,
+            };
+            if lane.consumer == consumer && *seen < stale && *seen > acquitted {
+                *crashes.entry(lane.lane).or_default() += 1;
+            }
+        }
+        crashes.retain(|_, count| *count >= 2);
+        crashes.into_keys().collect()
+    }
+
     pub(crate) fn enrolled(&self, at: usize, sources: &[String]) -> Enrolled {
         let known = &self.consumers[at].sources;
         let number = |name: &String| known.iter().position(|k| k == name).map_or(0, |i| i + 1);
+        let consumer = ConsumerId(i32::try_from(at + 1).expect("a simulation has few consumers"));
         Enrolled {
-            consumer: ConsumerId(i32::try_from(at + 1).expect("a simulation has few consumers")),
+            consumer,
             sources: sources
                 .iter()
                 .map(|name| {
@@ -176,6 +206,7 @@ impl State {
                 })
                 .collect(),
             now_ms: u64::try_from(self.clock_us / 1000).unwrap_or(0),
+            suspects: self.suspects(consumer),
         }
     }
 }
@@ -456,7 +487,7 @@ impl Tx {
         let pause = self.store.state().dice.below(3);
         Pause(pause).await;
         let place = Place::Fence(fence.lane);
-        let fenced = matches!(self.see(&place), Some(Row::Fence(unit)) if unit == fence.unit);
+        let fenced = matches!(self.see(&place), Some(Row::Fence(unit, _)) if unit == fence.unit);
         if self.health != Health::Well || !fenced {
             return Ended::RolledBack;
         }

@@ -24,14 +24,15 @@ impl SimUnit {
         let mut tx = Tx::begin(lane.store);
         tx.enter().await?;
         let place = Place::Fence(lane.lane);
-        let Some(Row::Fence(unit)) = tx.lock_row(&place).await? else {
+        let Some(Row::Fence(unit, _)) = tx.lock_row(&place).await? else {
             return Err(Fault::down("the lane has no fence row: connect it again"));
         };
         let fence = Fence {
             lane: lane.lane,
             unit: unit + 1,
         };
-        tx.set(place, Some(Row::Fence(fence.unit)));
+        let now = tx.store.state().clock_us;
+        tx.set(place, Some(Row::Fence(fence.unit, now)));
         Ok(Self { tx, fence })
     }
 
