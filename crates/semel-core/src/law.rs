@@ -283,7 +283,8 @@ pub const PARK_RETRY_MS_MAX: u64 = 60_000;
 /// Concludes the first `kept` messages of a batch.
 ///
 /// `claimed` answers [`claims`]; `answers` holds one entry for every kept first that was `Fresh`.
-/// `field` names the field in which message `case` differs from stored sums. Claims of new firsts beyond
+/// `same` says whether message `case` is the held one after all although its fingerprint is another than the stored
+/// one; `field` names the field in which it differs from stored sums. Claims of new firsts beyond
 /// `kept` are given back; [`cuts_a_release`] says when that cannot be done.
 pub fn conclude<W>(
     cases: &[&Case<W>],
@@ -291,6 +292,7 @@ pub fn conclude<W>(
     plan: &Plan,
     claimed: &[Claimed],
     answers: &[Answered],
+    same: impl Fn(usize, Fingerprint) -> bool,
     field: impl Fn(usize, &FieldSums) -> Option<String>,
 ) -> Conclusion {
     let mut seen: Vec<Option<&Claimed>> = vec![None; kept];
@@ -308,6 +310,7 @@ pub fn conclude<W>(
     }
     let mut scribe = Scribe {
         cases,
+        same,
         field,
         said,
         seen,
@@ -327,8 +330,9 @@ pub fn conclude<W>(
 }
 
 /// Writes a conclusion, message by message.
-struct Scribe<'a, W, F> {
+struct Scribe<'a, W, S, F> {
     cases: &'a [&'a Case<W>],
+    same: S,
     field: F,
     said: Vec<Option<&'a Answered>>,
     seen: Vec<Option<&'a Claimed>>,
@@ -336,7 +340,11 @@ struct Scribe<'a, W, F> {
     conclusion: Conclusion,
 }
 
-impl<W, F: Fn(usize, &FieldSums) -> Option<String>> Scribe<'_, W, F> {
+impl<W, S, F> Scribe<'_, W, S, F>
+where
+    S: Fn(usize, Fingerprint) -> bool,
+    F: Fn(usize, &FieldSums) -> Option<String>,
+{
     fn rejected(&mut self, i: usize) -> Option<Ending> {
         let case = self.cases[i];
         let reject = case.binding.as_ref().err()?;
@@ -383,7 +391,11 @@ impl<W, F: Fn(usize, &FieldSums) -> Option<String>> Scribe<'_, W, F> {
             return Ending::plain(Outcome::Dead, None);
         };
         let first = (prior.fingerprint, prior.scheme);
-        match repeat(prior.outcome, first, (binding.fingerprint, binding.scheme)) {
+        let mut judged = repeat(prior.outcome, first, (binding.fingerprint, binding.scheme));
+        if judged == Repeat::Clash && (self.same)(i, prior.fingerprint) {
+            judged = repeat(prior.outcome, first, first);
+        }
+        match judged {
             Repeat::Duplicate => self.duplicate(i, binding.key, prior.outcome, prior.code.clone()),
             Repeat::Parked => self.parked_again(i, binding.key, prior.code.clone()),
             Repeat::Clash => {

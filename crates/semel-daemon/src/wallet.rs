@@ -67,21 +67,22 @@ pub(crate) fn sweep<Q>(
     ))
 }
 
-/// Records the scales of a consumer's assets, and compares them with what was recorded.
+/// The handler of a consumer that is about to run: its assets' scales are recorded, and compared with what was.
 ///
 /// # Errors
 ///
 /// As [`handler`]; an asset has another scale than its stored amounts; the ledger cannot be reached.
-pub(crate) async fn register(
+pub(crate) async fn registered(
     name: &str,
     consumer: &Consumer,
     ledger: &impl Register,
     kind: Dialect,
-) -> Result<(), Failure> {
+) -> Result<StagedHandler<Wallet>, Failure> {
     let wallet = wallet(name, consumer)?;
-    semel_wallet::register_scales(wallet.config(), ledger, dialect(kind))
+    let recorded = semel_wallet::register_scales(wallet.config(), ledger, dialect(kind))
         .await
-        .map_err(|fault| Failure::fault(&format!("consumer `{name}`"), &fault))
+        .map_err(|fault| Failure::fault(&format!("consumer `{name}`"), &fault))?;
+    Ok(staged::handler(wallet.knowing(recorded)))
 }
 
 fn wallet(name: &str, consumer: &Consumer) -> Result<Wallet, Failure> {

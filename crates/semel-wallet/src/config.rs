@@ -20,6 +20,8 @@ pub const SCALE_MAX: u8 = 18;
 #[derive(Debug, Clone)]
 pub struct Config {
     assets: BTreeMap<Arc<str>, Asset>,
+    /// The scales of all assets that were ever declared, as far as they are known.
+    pub(crate) recorded: BTreeMap<String, u8>,
     /// How long a child waits for its parent, ms.
     pub park_for_ms: u64,
     /// Does an operation on an unknown account wait for it, instead of being refused at once?
@@ -114,6 +116,7 @@ impl Config {
         }
         Ok(Self {
             assets: known,
+            recorded: BTreeMap::new(),
             park_for_ms: 60_000,
             park_for_account: false,
             late_win: LateWin::Dead,
@@ -154,6 +157,12 @@ impl Config {
     #[must_use]
     pub fn asset(&self, code: &str) -> Option<&Asset> {
         self.assets.get(code)
+    }
+
+    /// The scale that an asset has, or had when it was declared.
+    pub(crate) fn scale(&self, code: &str) -> Option<u8> {
+        let declared = self.asset(code).map(|asset| asset.scale);
+        declared.or_else(|| self.recorded.get(code).copied())
     }
 
     /// All declared assets.

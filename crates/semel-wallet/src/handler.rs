@@ -1,7 +1,7 @@
 //! The wallet as a staged handler: binds messages, names the rows of each operation, and lets `decide`
 //! work on the engine's stage.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock};
 
@@ -108,6 +108,14 @@ impl Wallet {
             key_of,
             ..self
         }
+    }
+
+    /// With the scales that were recorded ([`crate::register_scales`]): a message of an asset that is declared no more is
+    /// compared with what it was bound to when it was.
+    #[must_use]
+    pub fn knowing(mut self, recorded: BTreeMap<String, u8>) -> Self {
+        self.config.recorded = recorded;
+        self
     }
 
     /// Content compared by a policy of the consumer instead of the wallet's own.
@@ -272,6 +280,16 @@ impl Staged for Wallet {
 
     fn told_time(&self, now_ms: u64) {
         self.now_ms.store(now_ms, Ordering::Relaxed);
+    }
+
+    fn same(&self, message: &Message, _work: &Work, first: Fingerprint) -> bool {
+        let Ok(json) = Json::parse(message.bytes()) else {
+            return false;
+        };
+        self.fingerprint.is_none()
+            && json
+                .object()
+                .is_some_and(|object| op::was_bound_to(first, object, &self.config))
     }
 
     fn differing(&self, message: &Message, _work: &Work, stored: &FieldSums) -> Option<String> {

@@ -17,7 +17,7 @@ mod content;
 mod field;
 mod keys;
 
-pub(crate) use content::{SCHEME, content, differing, known_fields, lane};
+pub(crate) use content::{SCHEME, content, differing, known_fields, lane, was_bound_to};
 use field::Fields;
 pub(crate) use keys::Keys;
 

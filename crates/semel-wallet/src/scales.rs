@@ -11,7 +11,8 @@ use crate::query::{int, text};
 use crate::sql::{Dialect, Statements};
 
 /// Compares the scales of the config with the recorded ones and records those of new assets. Call it before a
-/// consumer runs.
+/// consumer runs, and tell its wallet what comes back ([`crate::Wallet::knowing`]): the scales of all assets that were ever
+/// declared.
 ///
 /// # Errors
 /// `Stop` when an asset was recorded with another scale; the store's otherwise.
@@ -19,9 +20,9 @@ pub async fn register_scales(
     config: &Config,
     ledger: &impl Register,
     dialect: Dialect,
-) -> Result<(), Fault> {
+) -> Result<BTreeMap<String, u8>, Fault> {
     let sql = dialect.statements();
-    let recorded = compared(config, ledger, sql).await?;
+    let mut recorded = compared(config, ledger, sql).await?;
     let mut noted = false;
     for asset in config.assets() {
         if !recorded.contains_key(&*asset.code) {
@@ -35,25 +36,26 @@ pub async fn register_scales(
     }
     if noted {
         // Another process may have recorded one of them first.
-        compared(config, ledger, sql).await?;
+        recorded = compared(config, ledger, sql).await?;
     }
-    Ok(())
+    Ok(recorded)
 }
 
 async fn compared(
     config: &Config,
     ledger: &impl Register,
     sql: &Statements,
-) -> Result<BTreeMap<String, i64>, Fault> {
+) -> Result<BTreeMap<String, u8>, Fault> {
     let mut recorded = BTreeMap::new();
     let mut each = |values: &[Value]| {
-        recorded.extend(text(&values[0]).zip(int(&values[1])));
+        let scale = int(&values[1]).and_then(|scale| u8::try_from(scale).ok());
+        recorded.extend(text(&values[0]).zip(scale));
         true
     };
     ledger.query(sql.assets, &[], &mut each).await?;
     for asset in config.assets() {
         match recorded.get(&*asset.code) {
-            Some(scale) if *scale != i64::from(asset.scale) => return Err(changed(asset, *scale)),
+            Some(scale) if *scale != asset.scale => return Err(changed(asset, *scale)),
             Some(_) | None => {}
         }
     }
@@ -61,7 +63,7 @@ async fn compared(
 }
 
 #[cold]
-fn changed(asset: &Asset, recorded: i64) -> Fault {
+fn changed(asset: &Asset, recorded: u8) -> Fault {
     let Asset { code, scale, .. } = asset;
     Fault::stop(format!(
         "the asset {code} is recorded with {recorded} digits behind the point, and the config gives it {scale}: all stored \

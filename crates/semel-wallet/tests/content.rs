@@ -64,6 +64,44 @@ fn e110_order_space_spelling_and_unknown_fields_make_no_other_operation() {
     );
 }
 
+/// Binds as a wallet of these assets, and says whether it takes the message for the one that was bound first.
+fn again(first: &Binding, text: &str, assets: &[(&str, u8)], recorded: &[(&str, u8)]) -> bool {
+    let recorded = recorded
+        .iter()
+        .map(|(code, scale)| ((*code).to_owned(), *scale));
+    let config = Config::new(assets.iter().copied()).unwrap();
+    let wallet = Wallet::new(config).knowing(recorded.collect());
+    let bound = wallet.bind(&message(text)).unwrap();
+    let same = || wallet.same(&message(text), &bound.work, first.fingerprint);
+    bound.binding.scheme == first.scheme
+        && (bound.binding.fingerprint == first.fingerprint || same())
+}
+
+#[test]
+fn an_asset_that_is_declared_later_or_no_more_makes_no_other_operation_of_a_copy() {
+    let op = |value: &str| {
+        format!(
+            r#"{{"op":"transfer","id":"1","debit":"a","credit":"b","asset":"XAU","value":"{value}"}}"#
+        )
+    };
+    let group = |value: &str| {
+        format!(
+            r#"{{"op":"transfer_group","id":"1","legs":[{{"debit":"a","credit":"b","asset":"EUR","value":"1"}},{{"debit":"a","credit":"b","asset":"XAU","value":"{value}"}}]}}"#
+        )
+    };
+    for (five, six) in [(op("5.00"), op("6.00")), (group("5.00"), group("6.00"))] {
+        let before = bind(&five);
+        let declared = [("EUR", 2), ("JPY", 0), ("XAU", 2)];
+        assert!(again(&before, &five, &declared, &[]), "{five}");
+        assert!(!again(&before, &six, &declared, &[]), "{six}");
+        let wallet = Wallet::new(Config::new(declared).unwrap());
+        let first = wallet.bind(&message(&five)).unwrap().binding;
+        let left = [("EUR", 2), ("JPY", 0)];
+        assert!(again(&first, &five, &left, &declared), "{five}");
+        assert!(!again(&first, &six, &left, &declared), "{six}");
+    }
+}
+
 #[test]
 fn uuids_are_one_reference_in_any_spelling() {
     let op = |hold: &str| format!(r#"{{"op":"release","id":"1","hold":"{hold}"}}"#);

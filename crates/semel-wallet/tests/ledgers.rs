@@ -296,6 +296,31 @@ async fn on_sqlite_a_round_of_a_thousand_bets_is_cancelled() {
 }
 
 #[tokio::test]
+async fn a_copy_of_what_was_refused_for_its_asset_is_a_duplicate_when_the_asset_is_declared() {
+    let folder = tempfile::tempdir().unwrap();
+    let ledger = sqlite(folder.path(), 0).await;
+    let op = r#"{"op":"transfer","id":"t1","debit":"a","credit":"b","asset":"XAU","value":"5.00"}"#;
+    let unknown = Vector {
+        name: "an asset that is declared later".to_owned(),
+        config: Config::new([("EUR", 2)]).unwrap(),
+        ops: vec![Bytes::from(op)],
+        expect: vec![("refused".to_owned(), Some("asset_unknown".to_owned()))],
+        balances: BTreeMap::new(),
+        after_idle: BTreeMap::new(),
+        reused_field: None,
+    };
+    let said = run(ledger.clone(), &unknown, 1, 100).await;
+    assert_said(&unknown, &said, "before");
+    let declared = Vector {
+        config: Config::new([("EUR", 2), ("XAU", 2)]).unwrap(),
+        expect: vec![("duplicate".to_owned(), None)],
+        ..unknown
+    };
+    let said = run(ledger, &declared, 1, 100).await;
+    assert_said(&declared, &said, "after");
+}
+
+#[tokio::test]
 async fn on_postgres_a_round_of_a_thousand_bets_is_cancelled() {
     let (mut own, options) = postgres("long_round").await;
     let ledger = PostgresLedger::open(options.clone()).await;

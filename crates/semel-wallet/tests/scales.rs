@@ -28,9 +28,10 @@ async fn a_changed_scale_is_refused(ledger: &impl Register, dialect: Dialect) {
     register(&[("BTC", 4)]).await.unwrap();
     let fault = register(&[("JPY", 1)]).await.unwrap_err();
     assert_eq!(fault.class, Class::Stop);
-    register(&[("EUR", 2), ("JPY", 0), ("BTC", 4)])
-        .await
-        .unwrap();
+    // What is not declared any more is told with the rest.
+    let recorded = register(&[("EUR", 2), ("BTC", 4)]).await.unwrap();
+    let all = [("BTC", 4), ("EUR", 2), ("JPY", 0)].map(|(code, scale)| (code.to_owned(), scale));
+    assert_eq!(recorded, all.into());
 }
 
 #[tokio::test]

@@ -77,6 +77,13 @@ pub trait Handler<U>: Send + Sync + 'static {
     /// of a time inside a key. The default ignores it.
     fn told_time(&self, _now_ms: u64) {}
 
+    /// Whether `message` is the operation whose fingerprint was stored first, although it is bound to another one
+    /// now: the same content, normalised when the handler knew less. Asked only where the two differ. The default
+    /// says no.
+    fn same(&self, _message: &Message, _work: &Self::Work, _first: Fingerprint) -> bool {
+        false
+    }
+
     /// The payload's field in which `message` differs from the stored sums of the first content.
     fn differing(&self, message: &Message, work: &Self::Work, stored: &FieldSums)
     -> Option<String>;

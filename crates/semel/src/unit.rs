@@ -186,6 +186,11 @@ where
             }
         }
     };
+    let same = |i: usize, first| {
+        let case = cases[i];
+        let work = case.binding.as_ref().map(|(_, work)| work);
+        work.is_ok_and(|work| desk.handler.same(&case.message, work, first))
+    };
     let field = |i: usize, stored: &semel_core::FieldSums| {
         let case = cases[i];
         let (_, work) = case.binding.as_ref().ok()?;
@@ -193,7 +198,7 @@ where
         let found = || desk.handler.differing(&case.message, work, stored);
         catch_unwind(AssertUnwindSafe(found)).unwrap_or(None)
     };
-    let mut conclusion = law::conclude(cases, kept, &plan, &claimed, &answers, field);
+    let mut conclusion = law::conclude(cases, kept, &plan, &claimed, &answers, same, field);
     conclusion.record.positions.clone_from(&desk.positions);
     let slots: Vec<Slot> = items[..kept]
         .iter()

@@ -216,8 +216,7 @@ impl Life {
         L: Ledger + Register + Forget,
         L::Unit: Rows,
     {
-        wallet::register(name, settings, &*ledger, dialect).await?;
-        let handler = Arc::new(wallet::handler(name, settings)?);
+        let handler = Arc::new(wallet::registered(name, settings, &*ledger, dialect).await?);
         let sweep = wallet::sweep(name, settings, ledger.clone(), dialect)?;
         let orderly = self
             .outcomes

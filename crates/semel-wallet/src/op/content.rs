@@ -2,9 +2,11 @@
 //! references become keys, `amount` and `value` become minor units, absent optional fields their default;
 //! what cannot be normalised keeps its source text.
 
+use std::collections::BTreeSet;
+
 use semel_core::fingerprint::{Canon, Content, FieldSums};
 use semel_core::json::Object;
-use semel_core::{Json, Key, Scheme};
+use semel_core::{Fingerprint, Json, Key, Scheme};
 
 use super::{Keys, Verb};
 use crate::amount::{Decimal, minor_units};
@@ -32,6 +34,9 @@ enum Rule {
     /// The legs of a group.
     Legs,
 }
+
+/// The scale of an asset, where it is known.
+type Scales<'s> = &'s dyn Fn(&str) -> Option<u8>;
 
 type Spec = &'static [(&'static str, Rule)];
 
@@ -93,11 +98,32 @@ pub(crate) fn known_fields(verb: Verb) -> impl Iterator<Item = &'static str> {
 
 /// The content to fingerprint. Of an unknown operation every field but `at` counts.
 pub(crate) fn content<'a>(object: &'a Object<'a>, keys: &Keys<'a>, config: &Config) -> Content<'a> {
+    by_scales(object, keys, &|asset| config.scale(asset))
+}
+
+/// Whether the object was bound to this fingerprint when one of its assets was not declared yet, so that a `value` of it
+/// was text (and the operation `asset_unknown`), or none of them.
+pub(crate) fn was_bound_to(first: Fingerprint, object: &Object<'_>, config: &Config) -> bool {
+    let of = |object: &Object<'_>| get(object, "asset").and_then(Json::text).map(str::to_owned);
+    let legs = get(object, "legs")
+        .and_then(Json::array)
+        .unwrap_or_default();
+    let named = legs.iter().filter_map(|leg| of(leg.object()?));
+    let assets: BTreeSet<String> = of(object).into_iter().chain(named).collect();
+    let unknown = |later: &dyn Fn(&str) -> bool| {
+        let scales = |asset: &str| config.scale(asset).filter(|_| !later(asset));
+        by_scales(object, &Keys::default(), &scales).finish().0 == first
+    };
+    let mut known = assets.iter().filter(|asset| config.scale(asset).is_some());
+    known.any(|later| unknown(&|asset| asset == later)) || unknown(&|_| true)
+}
+
+fn by_scales<'a>(object: &'a Object<'a>, keys: &Keys<'a>, scales: Scales<'_>) -> Content<'a> {
     match get(object, "op")
         .and_then(Json::text)
         .and_then(Verb::of_wire)
     {
-        Some(verb) => known(object, spec(verb), keys, config),
+        Some(verb) => known(object, spec(verb), keys, scales),
         None => object
             .iter()
             .filter(|(name, _)| *name != "at")
@@ -149,11 +175,16 @@ fn get<'a>(object: &'a Object<'a>, name: &str) -> Option<&'a Json<'a>> {
     object.get(name).filter(|value| !value.is_null())
 }
 
-fn known<'a>(object: &'a Object<'a>, spec: Spec, keys: &Keys<'a>, config: &Config) -> Content<'a> {
+fn known<'a>(
+    object: &'a Object<'a>,
+    spec: Spec,
+    keys: &Keys<'a>,
+    scales: Scales<'_>,
+) -> Content<'a> {
     spec.iter().fold(Content::new(), |content, (name, rule)| {
         let value = get(object, name);
         match rule {
-            Rule::Amount => amount(object, config, content),
+            Rule::Amount => amount(object, scales, content),
             Rule::Key => content.field_if(
                 name,
                 value.map(|v| keys.of(v).map_or(Canon::Json(v), Canon::Key)),
@@ -168,7 +199,7 @@ fn known<'a>(object: &'a Object<'a>, spec: Spec, keys: &Keys<'a>, config: &Confi
                 value.map_or_else(|| default_limit(object), Canon::Json),
             ),
             Rule::Final => content.field(name, value.map_or(Canon::Bool(true), Canon::Json)),
-            Rule::Legs => content.field_if(name, value.map(|v| legs(v, keys, config))),
+            Rule::Legs => content.field_if(name, value.map(|v| legs(v, keys, scales))),
         }
     })
 }
@@ -188,7 +219,7 @@ fn default_limit<'a>(object: &Object<'_>) -> Canon<'a> {
     Canon::Text(kind.limit().as_str())
 }
 
-fn legs<'a>(value: &'a Json<'a>, keys: &Keys<'a>, config: &Config) -> Canon<'a> {
+fn legs<'a>(value: &'a Json<'a>, keys: &Keys<'a>, scales: Scales<'_>) -> Canon<'a> {
     let items = value
         .array()
         .and_then(|items| items.iter().map(Json::object).collect::<Option<Vec<_>>>());
@@ -196,17 +227,17 @@ fn legs<'a>(value: &'a Json<'a>, keys: &Keys<'a>, config: &Config) -> Canon<'a> 
         Some(items) => Canon::List(
             items
                 .into_iter()
-                .map(|leg| known(leg, LEG, keys, config))
+                .map(|leg| known(leg, LEG, keys, scales))
                 .collect(),
         ),
         None => Canon::Json(value),
     }
 }
 
-fn amount<'a>(object: &'a Object<'a>, config: &Config, content: Content<'a>) -> Content<'a> {
+fn amount<'a>(object: &'a Object<'a>, scales: Scales<'_>, content: Content<'a>) -> Content<'a> {
     match (get(object, "amount"), get(object, "value")) {
         (Some(amount), None) => content.field("amount", minor(amount)),
-        (None, Some(value)) => match exact(object, value, config) {
+        (None, Some(value)) => match exact(object, value, scales) {
             Some(units) => content.field("amount", Canon::Integer(units)),
             None => content.field("value", plain(value)),
         },
@@ -225,11 +256,11 @@ fn minor<'a>(amount: &'a Json<'a>) -> Canon<'a> {
     units.map_or_else(|| plain(amount), Canon::Integer)
 }
 
-fn exact(object: &Object<'_>, value: &Json<'_>, config: &Config) -> Option<i128> {
-    let asset = config.asset(get(object, "asset")?.text()?)?;
+fn exact(object: &Object<'_>, value: &Json<'_>, scales: Scales<'_>) -> Option<i128> {
+    let scale = scales(get(object, "asset")?.text()?)?;
     Decimal::parse(value.text_or_number()?)
         .ok()?
-        .at_scale(asset.scale)
+        .at_scale(scale)
         .ok()
 }
 

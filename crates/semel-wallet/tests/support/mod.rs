@@ -177,11 +177,15 @@ impl<B: Book> Consumer<B> {
             answers = self.answer(&cases, &fresh);
         }
         let wallet = &self.wallet;
+        let same = |i: usize, first| {
+            let work = cases[i].binding.as_ref().map(|(_, work)| work);
+            work.is_ok_and(|work| wallet.same(&cases[i].message, work, first))
+        };
         let field = |i: usize, stored: &_| {
             let (_, work) = cases[i].binding.as_ref().ok()?;
             wallet.differing(&cases[i].message, work, stored)
         };
-        let conclusion = conclude(&cases, kept, &plan, &claimed, &answers, field);
+        let conclusion = conclude(&cases, kept, &plan, &claimed, &answers, same, field);
         self.write(&conclusion.record);
         (kept, conclusion)
     }

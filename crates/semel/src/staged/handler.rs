@@ -70,6 +70,10 @@ impl<S: Staged, U: Unit + Rows> Handler<U> for StagedHandler<S> {
         self.staged.told_time(now_ms);
     }
 
+    fn same(&self, message: &Message, work: &S::Work, first: Fingerprint) -> bool {
+        self.staged.same(message, work, first)
+    }
+
     fn differing(&self, message: &Message, work: &S::Work, stored: &FieldSums) -> Option<String> {
         self.staged.differing(message, work, stored)
     }

@@ -128,6 +128,11 @@ pub trait Staged: Send + Sync + 'static {
     /// See [`crate::handler::Handler::told_time`].
     fn told_time(&self, _now_ms: u64) {}
 
+    /// See [`crate::handler::Handler::same`].
+    fn same(&self, _message: &Message, _work: &Self::Work, _first: Fingerprint) -> bool {
+        false
+    }
+
     /// See [`crate::handler::Handler::differing`].
     fn differing(&self, message: &Message, work: &Self::Work, stored: &FieldSums)
     -> Option<String>;
