@@ -50,7 +50,7 @@ const SHORT: Force = Force {
 
 const LONG: Force = Force {
     lines: 200_000,
-    rounds: 100,
+    rounds: 40,
     pause_ms: 2_500,
     seconds_min: 300,
 };

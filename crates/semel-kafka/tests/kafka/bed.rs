@@ -30,6 +30,15 @@ pub(crate) fn brokers() -> String {
     std::env::var("SEMEL_TEST_KAFKA_BROKERS").expect("SEMEL_TEST_KAFKA_BROKERS is not set: run `scripts/test`, or `scripts/services start kafka` and `eval \"$(scripts/services env)\"`")
 }
 
+/// How many rounds a storm has: the long form is `scripts/storm rebalance`.
+pub(crate) fn rounds(short: usize, long: usize) -> usize {
+    match std::env::var("SEMEL_STORM").as_deref() {
+        Ok("long") => long,
+        Err(_) | Ok("" | "short") => short,
+        Ok(other) => panic!("SEMEL_STORM={other}: say `long` or `short`"),
+    }
+}
+
 /// A name nobody else uses.
 pub(crate) fn fresh(name: &str) -> String {
     static COUNT: AtomicU32 = AtomicU32::new(0);
@@ -116,10 +125,14 @@ pub(crate) fn committed(group: &str, topic: &str, partition: i32) -> Option<i64>
 }
 
 /// Waits for a condition, bounded.
-pub(crate) async fn until(what: &str, mut done: impl FnMut() -> bool) {
+pub(crate) async fn until(what: &str, done: impl FnMut() -> bool) {
+    within(PATIENCE, what, done).await;
+}
+
+pub(crate) async fn within(bound: Duration, what: &str, mut done: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !done() {
-        assert!(begin.elapsed() < PATIENCE, "in vain waited until {what}");
+        assert!(begin.elapsed() < bound, "in vain waited until {what}");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }

@@ -54,7 +54,11 @@ fn member(
 
 async fn storm(assignor: Assignor) {
     const PARTITIONS: i32 = 6;
-    const EACH: usize = 3_000;
+    const PART: usize = 300;
+    let rounds = rounds(5, 50);
+    let parts = 2 * rounds;
+    let each = parts * PART;
+    let all = usize::try_from(PARTITIONS).unwrap() * each;
     let topic = topic("storm", PARTITIONS).await;
     let group = fresh("g");
     let options = KafkaOptions {
@@ -65,10 +69,10 @@ async fn storm(assignor: Assignor) {
     let feed = {
         let topic = topic.clone();
         std::thread::spawn(move || {
-            for part in 0..10 {
-                (0..PARTITIONS)
-                    .for_each(|partition| produce(&topic, partition, numbers(0..EACH / 10)));
-                std::thread::sleep(Duration::from_millis(if part < 9 { 300 } else { 0 }));
+            for part in 0..parts {
+                (0..PARTITIONS).for_each(|partition| produce(&topic, partition, numbers(0..PART)));
+                let pause = if part + 1 < parts { 300 } else { 0 };
+                std::thread::sleep(Duration::from_millis(pause));
             }
         })
     };
@@ -82,13 +86,13 @@ async fn storm(assignor: Assignor) {
     let mut members = std::collections::VecDeque::from([start()]);
     let mut lost = 0;
     // Joins and leaves under load: each waits only for progress, not for time.
-    for _ in 0..5 {
+    for _ in 0..rounds {
         while members.len() < 3 {
             members.push_back(start());
             let before = seen.lock().unwrap().len();
             until("a joined member disturbed nobody for long", || {
-                seen.lock().unwrap().len() > before + 50
-                    || seen.lock().unwrap().len() == PARTITIONS as usize * EACH
+                let now = seen.lock().unwrap().len();
+                now > before + 50 || now == all
             })
             .await;
         }
@@ -98,7 +102,7 @@ async fn storm(assignor: Assignor) {
     }
     feed.join().unwrap();
     until("everything is handled", || {
-        seen.lock().unwrap().len() == PARTITIONS as usize * EACH
+        seen.lock().unwrap().len() == all
     })
     .await;
     for (stop, task) in members {
@@ -108,13 +112,13 @@ async fn storm(assignor: Assignor) {
     let again: usize = seen.lock().unwrap().values().map(|count| count - 1).sum();
     // Every rebalance may repeat what was handed out and not settled: a batch a member.
     assert!(
-        again <= 15 * 3 * 20,
+        again <= 3 * rounds * 3 * 20,
         "{again} handled twice, {lost} acks lost"
     );
     for partition in 0..PARTITIONS {
         assert_eq!(
             committed(&group, &topic, partition),
-            Some(i64::try_from(EACH).unwrap())
+            Some(i64::try_from(each).unwrap())
         );
     }
 }
@@ -127,6 +131,47 @@ async fn e043_cooperative_members_join_and_leave_under_load() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn e043_eager_members_join_and_leave_under_load() {
     storm(Assignor::Range).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn e041_commits_under_way_while_a_second_member_joins_stall_nobody() {
+    let topic = topic("joins", 2).await;
+    let options = options(&topic, &fresh("g"));
+    let (store, firsts) = (Arc::<Store>::default(), Seen::default());
+    let start = |seen: &Seen| {
+        let stop = Arc::new(AtomicBool::new(false));
+        let task = member(options.clone(), store.clone(), seen.clone(), stop.clone());
+        (stop, task)
+    };
+    let (stop_first, first) = start(&firsts);
+    let rounds = rounds(6, 200);
+    let (mut put, mut seconds) = (0, BTreeSet::new());
+    for _ in 0..rounds {
+        let theirs = Seen::default();
+        let (stop, second) = start(&theirs);
+        // Small batches, one behind the other, so that commits are under way whenever the rebalance comes, until
+        // the second member works too.
+        while theirs.lock().unwrap().is_empty() {
+            (0..2).for_each(|partition| produce(&topic, partition, numbers(0..60)));
+            put += 120;
+            within(Duration::from_secs(30), "both partitions go on", || {
+                let firsts = firsts.lock().unwrap();
+                let theirs = theirs.lock().unwrap();
+                let alone = |place: &&(String, u64)| !firsts.contains_key(*place);
+                seconds.extend(theirs.keys().cloned());
+                firsts.len() + seconds.iter().filter(alone).count() == put
+            })
+            .await;
+        }
+        stop.store(true, Ordering::Release);
+        second.await.unwrap();
+    }
+    stop_first.store(true, Ordering::Release);
+    first.await.unwrap();
+    for partition in 0..2 {
+        let told = committed(&options.group, &topic, partition);
+        assert_eq!(told, Some(i64::try_from(put / 2).unwrap()));
+    }
 }
 
 /// Takes until every partition has handed out all of its `each` records.
