@@ -108,12 +108,12 @@ fn consumer(more: &str) -> String {
 fn a_lease_shorter_than_a_unit_may_take_is_warned_of() {
     let tables = |lease| {
         format!(
-            "[sources.q]\ntype = \"queue\"\nlease_ms = {lease}\n[consumers.wallet]\nsources = [\"q\"]\nhandler = \"wallet\"\n{WALLET}"
+            "[sources.q]\ntype = \"queue\"\nname = \"q\"\nlease_ms = {lease}\n[consumers.wallet]\nsources = [\"q\"]\nhandler = \"wallet\"\n{WALLET}"
         )
     };
     assert_eq!(
         one(&tables(89_999)),
-        finding(true, "SEMEL-0304", "warning", "semel.toml:5")
+        finding(true, "SEMEL-0304", "warning", "semel.toml:6")
     );
     assert_eq!(findings(&tables(90_000)), (true, Vec::new()));
 }
