@@ -256,8 +256,8 @@ pub enum Which<'a> {
     Keys(&'a [Key]),
     /// Those that wait for one of these.
     Awaiting(&'a [Key]),
-    /// Those whose time or deadline has come, by the database's clock.
-    Due,
+    /// Those whose time or deadline has come, by the database's clock, with a key above this one.
+    Due(Option<Key>),
     /// All, whatever they wait for, with a key above this one.
     After(Option<Key>),
 }

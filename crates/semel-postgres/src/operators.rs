@@ -181,7 +181,9 @@ pub(crate) async fn parked(
         Which::Awaiting(wanted) => sqlx::query(sql!("parked_awaiting"))
             .bind(consumer.0)
             .bind(keys(wanted)),
-        Which::Due => sqlx::query(sql!("parked_due")).bind(consumer.0),
+        Which::Due(after) => sqlx::query(sql!("parked_due"))
+            .bind(consumer.0)
+            .bind(after.map(uuid)),
         Which::After(after) => sqlx::query(sql!("parked_after"))
             .bind(consumer.0)
             .bind(after.map(uuid)),

@@ -42,20 +42,14 @@ pub(crate) async fn parked(
             })
             .await?
         }
-        Which::Due => {
-            link.fetch(
-                fixed(sql!("parked_due")),
-                Args::default().with(consumer.0).with(most),
-            )
-            .await?
-        }
-        Which::After(key) => {
+        Which::Due(key) | Which::After(key) => {
+            let sql = match which {
+                Which::Due(_) => sql!("parked_due"),
+                _ => sql!("parked_after"),
+            };
             let after = key.as_ref().map_or(&[][..], |key| &key.as_bytes()[..]);
-            link.fetch(
-                sql!("parked_after"),
-                Args::default().with(consumer.0).with(after).with(most),
-            )
-            .await?
+            let args = Args::default().with(consumer.0).with(after).with(most);
+            link.fetch(fixed(sql), args).await?
         }
     };
     let mut parked = rows.iter().map(parked_row).collect::<Result<Vec<_>, _>>()?;

@@ -322,7 +322,7 @@ async fn a_parked_message_comes_back_once_by_compare_and_set() {
     unit.write(&record).await.unwrap();
     let lane = committed(unit).await;
 
-    assert!(world.parked(Which::Due).await.is_empty());
+    assert!(world.parked(Which::Due(None)).await.is_empty());
     let parked = world.parked(Which::Awaiting(&[key(900)])).await;
     assert_eq!(parked.len(), 1);
     assert_eq!(
@@ -354,7 +354,7 @@ async fn a_parked_message_comes_back_once_by_compare_and_set() {
     };
     unit.write(&again).await.unwrap();
     let lane = committed(unit).await;
-    let due = world.parked(Which::Due).await;
+    let due = world.parked(Which::Due(None)).await;
     assert_eq!((due[0].attempts, due[0].last), (2, true));
 
     // It ends; a second release of the same message finds that out.

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use semel_core::ledger::{
@@ -21,7 +21,7 @@ use crate::intake::{Intake, Queued, Ticket};
 use crate::lane::{Lane, RELEASE_COUNT_MAX, panic_text, released};
 use crate::observe::{Deaf, Observer, Summary};
 use crate::settings::Settings;
-use crate::shared::{Feed, Flow, Shared};
+use crate::shared::{Feed, Flow, Shared, lock};
 use crate::unit::Item;
 
 /// Messages that the handler itself finds due, such as the expiry of a hold. Looked for with each sweep.
@@ -36,6 +36,12 @@ pub trait Sweeper<W>: Send + Sync {
 
 /// Messages that are due, bound to their operations.
 pub type Due<W> = Vec<(Message, Bound<W>)>;
+
+/// How often the handler is told the database's time.
+const CLOCK: Duration = Duration::from_secs(1);
+
+/// How long a sweep waits for the lanes. One that takes longer is left alone until it is done; the others are swept.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A consumer's sweeper, if it has one.
 type MaybeSweeper<W> = Option<Arc<dyn Sweeper<W>>>;
@@ -259,6 +265,7 @@ async fn work<L: Ledger, H: Handler<L::Unit>>(
     }
     let desk = Sweep {
         shared: shared.clone(),
+        behind: Mutex::new(lanes.iter().map(|_| None).collect()),
         lanes,
         sweeper,
         now_ms: enrolled.now_ms,
@@ -269,6 +276,7 @@ async fn work<L: Ledger, H: Handler<L::Unit>>(
         () = shutdown => {}
         () = shared.stopped() => {}
         () = watch(shared, &mut tasks) => {}
+        () = desk.tell_time() => {}
         () = desk.run() => {}
     }
     shared.stop(None);
@@ -331,6 +339,8 @@ fn instance(settings: &Settings) -> Instance {
 struct Sweep<L: Ledger, H: Handler<L::Unit>> {
     shared: Arc<Shared<L, H>>,
     lanes: Vec<UnboundedSender<Queued<H::Work>>>,
+    /// By lane: ready when what the sweep sent it last has ended.
+    behind: Mutex<Vec<Option<oneshot::Receiver<()>>>>,
     sweeper: MaybeSweeper<H::Work>,
     now_ms: u64,
     started: Instant,
@@ -355,12 +365,29 @@ impl<L: Ledger, H: Handler<L::Unit>> Sweep<L, H> {
                     }
                 }
                 () = tick => {
-                    let elapsed = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
-                    self.shared.handler.told_time(self.now_ms.saturating_add(elapsed));
-                    self.pass(Which::Due).await;
-                    self.due_by_handler().await;
+                    self.due().await;
+                    self.due_by_handler(Some(PATIENCE)).await;
                 }
             }
+        }
+    }
+
+    /// Tells the handler the database's time for ever, whatever the lanes do.
+    async fn tell_time(&self) {
+        loop {
+            tokio::time::sleep(CLOCK).await;
+            let elapsed = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
+            self.shared
+                .handler
+                .told_time(self.now_ms.saturating_add(elapsed));
+        }
+    }
+
+    /// Brings back what is due, page by page, so that messages which cannot be brought back hide no others.
+    async fn due(&self) {
+        let mut after = None;
+        while let Page::Upto(last) = self.pass(Which::Due(after), Some(PATIENCE)).await {
+            after = Some(last);
         }
     }
 
@@ -381,7 +408,7 @@ impl<L: Ledger, H: Handler<L::Unit>> Sweep<L, H> {
         self.shared
             .feeds
             .iter()
-            .all(|feed| *crate::shared::lock(&feed.flow) == Flow::Ended)
+            .all(|feed| *lock(&feed.flow) == Flow::Ended)
     }
 
     /// Tries everything parked once more, page by page, and what the handler finds due, until a pass ends
@@ -391,7 +418,7 @@ impl<L: Ledger, H: Handler<L::Unit>> Sweep<L, H> {
             let before = self.ended_so_far();
             let mut after = None;
             loop {
-                match self.pass(Which::After(after)).await {
+                match self.pass(Which::After(after), None).await {
                     Page::Empty => break,
                     Page::Upto(last) => after = Some(last),
                     Page::Unread => {
@@ -400,7 +427,13 @@ impl<L: Ledger, H: Handler<L::Unit>> Sweep<L, H> {
                     }
                 }
             }
-            self.due_by_handler().await;
+            let mut first = None;
+            // A full page that looks like the one before it did not end: it is left to the next run.
+            while let Some(next) = self.due_by_handler(None).await
+                && first != Some(next)
+            {
+                first = Some(next);
+            }
             if self.ended_so_far() == before {
                 return self.shared.is_idle();
             }
@@ -412,8 +445,8 @@ impl<L: Ledger, H: Handler<L::Unit>> Sweep<L, H> {
         summary.released.values().sum::<u64>()
     }
 
-    /// Sends a page of parked messages through the lanes and waits for their end.
-    async fn pass(&self, which: Which<'_>) -> Page {
+    /// Sends a page of parked messages through the lanes and waits for their end, but no longer than `patience`.
+    async fn pass(&self, which: Which<'_>, patience: Option<Duration>) -> Page {
         let parked = match self
             .shared
             .ledger
@@ -430,41 +463,93 @@ impl<L: Ledger, H: Handler<L::Unit>> Sweep<L, H> {
         let Some(last) = parked.last().map(|parked: &Parked| parked.key) else {
             return Page::Empty;
         };
-        let (watch, done) = oneshot::channel();
-        let watch = Arc::new(watch);
+        let watches = self.watches();
         for parked in parked {
-            let lane = usize::from(parked.key.as_bytes()[15]) % self.lanes.len();
-            if let Some(queued) = released(&self.shared, parked, Some(watch.clone())) {
+            let lane = self.lane_of(parked.key);
+            if let Some(watch) = &watches[lane]
+                && let Some(queued) = released(&self.shared, parked, Some(watch.clone()))
+            {
                 let _ = self.lanes[lane].send(queued);
             }
         }
-        drop(watch);
-        // Never sent: it is ready when the last message of the page was dropped.
-        let _ = done.await;
+        self.wait(watches, patience).await;
         Page::Upto(last)
     }
 
-    /// Sends what the handler finds due through the lanes and waits for its end.
-    async fn due_by_handler(&self) {
-        let Some(sweeper) = &self.sweeper else { return };
+    /// Sends what the handler finds due through the lanes and waits for its end, but no longer than `patience`.
+    /// Returns the first key of a full page: there may be more.
+    async fn due_by_handler(&self, patience: Option<Duration>) -> Option<semel_core::Key> {
+        let sweeper = self.sweeper.as_ref()?;
         let due = match sweeper.due(RELEASE_COUNT_MAX).await {
             Ok(due) => due,
             Err(fault) => {
-                return self
-                    .shared
+                self.shared
                     .unread(fault, "the handler's sweep could not look; it looks again");
+                return None;
             }
         };
-        let (watch, done) = oneshot::channel();
-        let watch = Arc::new(watch);
+        let full = due.len() >= RELEASE_COUNT_MAX;
+        let first = due.first().map(|(_, bound)| bound.binding.key);
+        let watches = self.watches();
         for (message, bound) in due {
-            let lane = usize::from(bound.binding.key.as_bytes()[15]) % self.lanes.len();
-            let _ = self.lanes[lane].send(internal(&self.shared, message, bound, watch.clone()));
+            let lane = self.lane_of(bound.binding.key);
+            if let Some(watch) = &watches[lane] {
+                let queued = internal(&self.shared, message, bound, watch.clone());
+                let _ = self.lanes[lane].send(queued);
+            }
         }
-        drop(watch);
-        let _ = done.await;
+        self.wait(watches, patience).await;
+        first.filter(|_| full)
+    }
+
+    fn lane_of(&self, key: semel_core::Key) -> usize {
+        usize::from(key.as_bytes()[15]) % self.lanes.len()
+    }
+
+    /// By lane a watch for what is sent to it next; none for a lane that still has what it was sent before: it would
+    /// only be given the same again.
+    fn watches(&self) -> Vec<MaybeWatch> {
+        let mut behind = lock(&self.behind);
+        let mut watches = Vec::with_capacity(behind.len());
+        for slot in behind.iter_mut() {
+            let busy = slot
+                .as_mut()
+                .is_some_and(|done| done.try_recv() == Err(oneshot::error::TryRecvError::Empty));
+            watches.push((!busy).then(|| {
+                let (watch, done) = oneshot::channel();
+                *slot = Some(done);
+                Arc::new(watch)
+            }));
+        }
+        watches
+    }
+
+    /// Waits until what was sent with `watches` has ended.
+    async fn wait(&self, watches: Vec<MaybeWatch>, patience: Option<Duration>) {
+        let sent: Vec<bool> = watches.iter().map(Option::is_some).collect();
+        drop(watches);
+        let mut behind = std::mem::take(&mut *lock(&self.behind));
+        let ended = async {
+            for (slot, _) in behind.iter_mut().zip(sent).filter(|(_, sent)| *sent) {
+                if let Some(done) = slot {
+                    // Never sent: it is ready when the last of the lane's messages was dropped.
+                    let _ = done.await;
+                    *slot = None;
+                }
+            }
+        };
+        match patience {
+            Some(patience) => {
+                let _ = tokio::time::timeout(patience, ended).await;
+            }
+            None => ended.await,
+        }
+        *lock(&self.behind) = behind;
     }
 }
+
+/// What a lane's share of a sweep holds until it has ended.
+type MaybeWatch = Option<Arc<oneshot::Sender<()>>>;
 
 enum Page {
     Empty,

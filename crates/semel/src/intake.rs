@@ -12,6 +12,7 @@ use semel_core::source::{Delivery, Received};
 use semel_core::{Backoff, Class, Limit, Message, Receipt, Settlements, codes};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::mpsc::error::SendError;
 
 use crate::handler::{Bound, Handler};
 use crate::lane::panic_text;
@@ -171,11 +172,11 @@ impl<L: Ledger, H: Handler<L::Unit>> Intake<L, H> {
                 permit = shared.budget.clone().acquire_many_owned(wanted) => permit.expect("the budget is never closed"),
             },
         };
-        self.route(delivery, permit);
+        self.route(delivery, permit).await;
         Ok(())
     }
 
-    fn route(&mut self, delivery: Delivery, permit: OwnedSemaphorePermit) {
+    async fn route(&mut self, delivery: Delivery, permit: OwnedSemaphorePermit) {
         let Delivery {
             receipt,
             message,
@@ -237,15 +238,29 @@ impl<L: Ledger, H: Handler<L::Unit>> Intake<L, H> {
             _permit: Some(permit),
             _watch: None,
         };
-        // A lane that has gone is a consumer that stops: the delivery is unsettled and comes again.
-        let _ = self.lanes[lane].send(Queued {
+        let queued = Queued {
             item: Box::new(Item {
                 case,
                 slot,
                 doomed: None,
             }),
             ticket,
-        });
+        };
+        if let Err(SendError(queued)) = self.lanes[lane].send(queued) {
+            self.pass(queued).await;
+        }
+    }
+
+    /// A lane that has gone is a consumer that stops: the delivery goes back at once, and not only when its lease or
+    /// its channel ends.
+    async fn pass(&self, queued: Queued<H::Work>) {
+        if let Some(stub) = queued.ticket.stub {
+            let partition = &queued.item.case.message.position.partition;
+            self.shared
+                .observer
+                .passed(stub.feed, partition, stub.sequence);
+            give_back(&self.shared, stub.feed, std::iter::once(stub.receipt)).await;
+        }
     }
 }
 
@@ -342,5 +357,107 @@ pub(crate) async fn give_back<L, H>(
     };
     if let Err(fault) = shared.feeds[feed].source.settle(settlements).await {
         tracing::debug!(error = %fault, "not given back; the source delivers again by itself");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use semel_core::fingerprint::{FieldSums, Fingerprint};
+    use semel_core::ledger::{ConsumerId, SourceId};
+    use semel_core::source::Source;
+    use semel_core::{Fault, Unit};
+    use semel_storm::{SimLedger, SimSource};
+
+    use super::*;
+    use crate::handler::{Fresh, Said};
+    use crate::observe::Observer;
+    use crate::shared::Feed;
+
+    /// Binds nothing.
+    struct Mute;
+
+    impl<U: Unit> Handler<U> for Mute {
+        type Work = ();
+
+        fn name(&self) -> &str {
+            "mute"
+        }
+
+        fn rules(&self) -> Fingerprint {
+            Fingerprint::of_bytes(b"")
+        }
+
+        fn bind(&self, _: &Message) -> Result<Bound<()>, Reject> {
+            Err(Reject {
+                code: codes::NO_KEY,
+                detail: String::new(),
+                field: None,
+            })
+        }
+
+        fn differing(&self, _: &Message, (): &(), _: &FieldSums) -> Option<String> {
+            None
+        }
+
+        async fn handle(&self, _: &mut U, _: &[Fresh<'_, ()>]) -> Result<Vec<Said>, Fault> {
+            Ok(Vec::new())
+        }
+    }
+
+    #[derive(Default)]
+    struct Ear(Mutex<Vec<u64>>);
+
+    impl Observer for Ear {
+        fn passed(&self, _: usize, _: &Arc<str>, sequence: u64) {
+            self.0.lock().unwrap().push(sequence);
+        }
+    }
+
+    #[tokio::test]
+    async fn what_comes_for_a_lane_that_has_gone_is_given_back_at_once() {
+        let source = SimSource::new(1);
+        source.push_payload("p", b"{}".to_vec());
+        source.push_payload("p", b"{}".to_vec());
+        let ear = Arc::new(Ear::default());
+        let feed = Feed {
+            name: "sim".to_owned(),
+            id: SourceId(1),
+            source: Arc::new(source.clone()),
+            flow: Flow::Open.into(),
+        };
+        let shared = Shared::new(
+            "toy".to_owned(),
+            (Arc::new(SimLedger::new(1)), Arc::new(Mute)),
+            Settings::default(),
+            ConsumerId(1),
+            vec![feed],
+            ear.clone(),
+        );
+        let (lane, queue) = tokio::sync::mpsc::unbounded_channel();
+        drop(queue);
+        let mut intake = Intake {
+            shared: Arc::new(shared),
+            feed: 0,
+            lanes: vec![lane],
+            stored: HashMap::new(),
+            partitions: HashMap::new(),
+        };
+        let limit = intake.limit();
+        let received = source
+            .receive(limit)
+            .await
+            .unwrap_or_else(|f| panic!("{f}"));
+        intake.take(received).await;
+        assert_eq!(*ear.0.lock().unwrap(), [0, 1]);
+        let again = source
+            .receive(limit)
+            .await
+            .unwrap_or_else(|f| panic!("{f}"));
+        assert!(
+            matches!(&again, Received::Batch(batch) if batch.len() == 2),
+            "{again:?}"
+        );
     }
 }

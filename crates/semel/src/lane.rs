@@ -603,7 +603,9 @@ pub(crate) fn released<L: Ledger, H: Handler<L::Unit>>(
         attempts: parked.attempts,
     };
     if case.key() != Some(parked.key) {
-        tracing::error!(key = %parked.key, "a parked message no longer binds to its key; it stays parked");
+        if shared.is_news(parked.key) {
+            tracing::error!(key = %parked.key, "a parked message no longer binds to its key, so it stays parked; undo the change of the key rules, or look at it with `semel parked list`");
+        }
         return None;
     }
     let ticket = Ticket {

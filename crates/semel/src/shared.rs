@@ -1,12 +1,13 @@
 //! What the tasks of one consumer share: its parts, its counts, and the word to stop.
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use semel_core::ledger::{ConsumerId, SourceId};
 use semel_core::source::SharedSource;
-use semel_core::{Backoff, Class, Fault};
+use semel_core::{Backoff, Class, Fault, Key};
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio::time::Instant;
 
@@ -51,7 +52,12 @@ pub(crate) struct Shared<L, H> {
     stop: watch::Sender<bool>,
     fault: Mutex<Option<Fault>>,
     pause: Mutex<Pause>,
+    /// Parked messages that were said not to bind.
+    unbound: Mutex<HashSet<Key>>,
 }
+
+/// So many parked messages that no longer bind are named in the log, each once.
+const UNBOUND_TOLD_MAX: usize = 1_000;
 
 #[derive(Debug, Default)]
 struct Pause {
@@ -87,6 +93,7 @@ impl<L, H> Shared<L, H> {
             stop: watch::Sender::new(false),
             fault: Mutex::default(),
             pause: Mutex::default(),
+            unbound: Mutex::default(),
         }
     }
 
@@ -112,6 +119,12 @@ impl<L, H> Shared<L, H> {
             }
             Class::Stop | Class::Poison | Class::Unclassified => self.stop(Some(fault)),
         }
+    }
+
+    /// Whether a parked message that no longer binds is to be told of: once a key, within reason.
+    pub(crate) fn is_news(&self, key: Key) -> bool {
+        let mut unbound = lock(&self.unbound);
+        unbound.len() < UNBOUND_TOLD_MAX && unbound.insert(key)
     }
 
     pub(crate) fn take_fault(&self) -> Option<Fault> {

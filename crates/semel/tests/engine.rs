@@ -42,6 +42,7 @@ static EFFECTS: Table = Table {
 struct Toy {
     rules: Rules,
     aborted: Arc<tokio::sync::Notify>,
+    told: AtomicUsize,
 }
 
 const NO: Code = Code::new("no");
@@ -49,8 +50,13 @@ const THING: Code = Code::new("thing");
 
 impl Toy {
     fn new() -> Self {
+        Self::keyed_by("/id")
+    }
+
+    fn keyed_by(pointer: &str) -> Self {
         Self {
-            rules: Rules::new(["/id"]).unwrap(),
+            rules: Rules::new([pointer]).unwrap(),
+            told: AtomicUsize::new(0),
             aborted: Arc::default(),
         }
     }
@@ -92,6 +98,10 @@ impl<U: Unit + Rows> Handler<U> for Toy {
         })
     }
 
+    fn told_time(&self, _: u64) {
+        self.told.fetch_add(1, Ordering::Relaxed);
+    }
+
     fn differing(&self, message: &Message, deed: &Deed, stored: &FieldSums) -> Option<String> {
         assert_ne!(deed.what, "panic at the difference");
         self.rules.differing(message, stored)
@@ -119,6 +129,10 @@ impl<U: Unit + Rows> Handler<U> for Toy {
                 }
                 "linger" => {
                     tokio::time::sleep(Duration::from_secs(5)).await;
+                    Answer::ignored(NO).into()
+                }
+                "linger for a minute" => {
+                    tokio::time::sleep(Duration::from_secs(60)).await;
                     Answer::ignored(NO).into()
                 }
                 "wait" | "wait slowly" if one.last => Answer::refused(NO).into(),
@@ -372,6 +386,139 @@ async fn t36_what_a_crash_left_parked_is_found_by_the_sweep() {
     let ((summary, _), ()) = tokio::join!(run(&ledger, &source, settings), closes);
     assert_eq!(summary.unwrap().released.get(&Outcome::Applied), Some(&1));
     assert_eq!((ledger.parked_count(), effects(&ledger)), (0, 2));
+}
+
+fn key_of(id: &str) -> Key {
+    Key::of_json(&Json::parse(format!("\"{id}\"").as_bytes()).unwrap()).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn t36_a_lane_that_takes_long_holds_up_neither_the_sweep_of_others_nor_the_told_clock() {
+    let (ledger, source) = (SimLedger::new(1), SimSource::new(1));
+    let of_lane = |lane: u8| {
+        let ids = (0..).map(|n| format!("w{n}"));
+        let mut ids = ids.filter(|id| key_of(id).as_bytes()[15] % 2 == lane);
+        ids.next().unwrap()
+    };
+    for (id, thing) in [(of_lane(0), "t"), (of_lane(1), "u")] {
+        let wait = format!(r#"{{"id":"{id}","do":"wait","thing":"{thing}"}}"#);
+        source.push_payload("p", wait.into_bytes());
+    }
+    run(&ledger, &source, settings(1)).await.0.unwrap();
+    ledger.advance_ms(25_000);
+    // The only partition goes to the first lane.
+    let source = SimSource::new(2);
+    source.push_payload("p", br#"{"id":"slow","do":"linger for a minute"}"#.to_vec());
+    let toy = Arc::new(Toy::new());
+    let consumer = Consumer::builder("toy", Arc::new(ledger.clone()), toy.clone())
+        .settings(Settings {
+            until_idle: false,
+            lanes: 2,
+            ..settings(2)
+        })
+        .sources(["sim"])
+        .enroll()
+        .await
+        .unwrap_or_else(|fault| panic!("{fault}"))
+        .attach("sim", Arc::new(source.clone()));
+    let look = async {
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        ledger.put_row("effects", vec![Value::Key(key_of("u")), Value::Int(1)]);
+        ledger.advance_ms(30_000);
+        tokio::time::sleep(Duration::from_secs(30)).await;
+        source.close();
+        (effects(&ledger), toy.told.load(Ordering::Relaxed))
+    };
+    let (summary, (effects, told)) = tokio::join!(consumer.run(std::future::pending()), look);
+    summary.unwrap_or_else(|fault| panic!("{fault}"));
+    assert_eq!(
+        effects, 2,
+        "the row and what waited for it on the other lane"
+    );
+    assert!(told >= 39, "told {told} times in 40 seconds");
+}
+
+#[tokio::test(start_paused = true)]
+async fn t36_parked_messages_that_no_longer_bind_hide_no_others_from_the_sweep() {
+    let (ledger, source) = (SimLedger::new(1), SimSource::new(1));
+    let ids: Vec<String> = (0..1_100).map(|n| format!("n{n}")).collect();
+    let highest = ids.iter().map(|id| key_of(id)).max().unwrap();
+    let binds = (0..)
+        .map(|n| format!("b{n}"))
+        .find(|id| key_of(id) > highest)
+        .unwrap();
+    for id in &ids {
+        let wait = format!(r#"{{"id":"{id}","do":"wait","thing":"t"}}"#);
+        source.push_payload("p", wait.into_bytes());
+    }
+    let wait = format!(r#"{{"id":"{binds}","ref":"{binds}","do":"wait","thing":"t"}}"#);
+    source.push_payload("p", wait.into_bytes());
+    run(&ledger, &source, settings(1)).await.0.unwrap();
+    assert_eq!(ledger.parked_count(), 1_101);
+    ledger.put_row("effects", vec![Value::Key(key_of("t")), Value::Int(1)]);
+    ledger.advance_ms(30_000);
+
+    let source = SimSource::new(2);
+    let toy = Arc::new(Toy::keyed_by("/ref"));
+    let consumer = Consumer::builder("toy", Arc::new(ledger.clone()), toy)
+        .settings(Settings {
+            until_idle: false,
+            accept_key_change: true,
+            ..settings(2)
+        })
+        .sources(["sim"])
+        .enroll()
+        .await
+        .unwrap_or_else(|fault| panic!("{fault}"))
+        .attach("sim", Arc::new(source.clone()));
+    let closes = async {
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        source.close();
+    };
+    let (summary, ()) = tokio::join!(consumer.run(std::future::pending()), closes);
+    let summary = summary.unwrap_or_else(|fault| panic!("{fault}"));
+    assert_eq!(summary.released.get(&Outcome::Applied), Some(&1));
+    assert_eq!(ledger.parked_count(), 1_100);
+}
+
+/// Finds as due what has no effect yet.
+struct Expiries(SimLedger);
+
+impl semel::Sweeper<Deed> for Expiries {
+    fn due(&self, limit: usize) -> BoxFuture<'_, Result<semel::Due<Deed>, Fault>> {
+        Box::pin(async move {
+            let done = self.0.rows_of("effects");
+            let due = (0..2_500).map(|n| {
+                let payload = format!(r#"{{"id":"e{n}"}}"#).into_bytes();
+                let message = Message::new(payload, "expiries", None);
+                let toy = Toy::new();
+                let bound = Handler::<semel_storm::sim::SimUnit>::bind(&toy, &message).unwrap();
+                (message, bound)
+            });
+            let due = due.filter(|(_, bound)| {
+                !done
+                    .iter()
+                    .any(|row| row[0] == Value::Key(bound.binding.key))
+            });
+            Ok(due.take(limit).collect())
+        })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_until_idle_leaves_nothing_behind_that_the_handler_finds_due() {
+    let (ledger, source) = (SimLedger::new(1), SimSource::new(1));
+    let consumer = Consumer::builder("toy", Arc::new(ledger.clone()), Arc::new(Toy::new()))
+        .settings(settings(1))
+        .sources(["sim"])
+        .sweeper(Arc::new(Expiries(ledger.clone())))
+        .enroll()
+        .await
+        .unwrap_or_else(|fault| panic!("{fault}"))
+        .attach("sim", Arc::new(source));
+    let summary = consumer.run(std::future::pending()).await;
+    summary.unwrap_or_else(|fault| panic!("{fault}"));
+    assert_eq!(effects(&ledger), 2_500);
 }
 
 /// A source that looks at the ledger whenever it is told that messages are settled.

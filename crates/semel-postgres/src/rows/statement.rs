@@ -316,7 +316,7 @@ mod tests {
         assert!(acts.update.is_none() && acts.add.is_none());
         assert_eq!(
             &*acts.insert,
-            "INSERT INTO \"books\".\"journal\" (\"id\")\nSELECT *\nFROM unnest($1::bigint[])\nON CONFLICT DO NOTHING"
+            "INSERT INTO \"books\".\"journal\" (\"id\")\nSELECT *\nFROM unnest($1::bigint[])\nON CONFLICT (\"id\") DO NOTHING"
         );
     }
 }

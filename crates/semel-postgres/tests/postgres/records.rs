@@ -116,7 +116,7 @@ async fn parked_messages_are_found_by_key_by_what_they_wait_for_by_time_and_in_p
         [key(5), key(6)]
     );
     assert_eq!(found(Which::After(None), 2).await, keys(1..3));
-    assert!(found(Which::Due, 10).await.is_empty());
+    assert!(found(Which::Due(None), 10).await.is_empty());
     let mut psql = world.psql().await;
     run(
         &mut psql,
@@ -130,7 +130,7 @@ async fn parked_messages_are_found_by_key_by_what_they_wait_for_by_time_and_in_p
     .await;
     let due = world
         .ledger
-        .parked(world.consumer, Which::Due, 10)
+        .parked(world.consumer, Which::Due(None), 10)
         .await
         .unwrap();
     assert_eq!(
@@ -158,7 +158,7 @@ async fn a_message_parked_again_keeps_its_deadline_and_counts_a_try() {
     assert_eq!(number(&mut psql, deadline).await, first);
     let due = world
         .ledger
-        .parked(world.consumer, Which::Due, 10)
+        .parked(world.consumer, Which::Due(None), 10)
         .await
         .unwrap();
     assert_eq!(due[0].attempts, 2);

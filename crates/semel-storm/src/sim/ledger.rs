@@ -353,7 +353,10 @@ fn is_wanted(which: &Which<'_>, key: Key, row: &ParkedRow, now_us: i64) -> bool 
     match which {
         Which::Keys(keys) => keys.contains(&key),
         Which::Awaiting(keys) => keys.contains(&row.awaiting.key),
-        Which::Due => row.due_us <= now_us || row.deadline_us <= now_us,
+        Which::Due(after) => {
+            (row.due_us <= now_us || row.deadline_us <= now_us)
+                && after.is_none_or(|after| key > after)
+        }
         Which::After(after) => after.is_none_or(|after| key > after),
     }
 }

@@ -519,9 +519,16 @@ pub async fn parked_messages_are_found_by_key_by_what_they_await_and_when_due<R:
         [key(1), key(3)]
     );
     assert_eq!(
-        bench.parked(Which::Due).await,
+        bench.parked(Which::Due(None)).await,
         [key(2), key(3)],
         "due, or past the deadline"
+    );
+    assert_eq!(
+        bench
+            .parked(Which::Due(Some(Key::from_bytes([255; 16]))))
+            .await,
+        [],
+        "due messages come in pages"
     );
     assert_eq!(
         bench.parked(Which::After(Some(key(2)))).await,
@@ -554,14 +561,17 @@ pub async fn parked_messages_are_found_by_key_by_what_they_await_and_when_due<R:
 pub async fn a_park_keeps_its_first_deadline_and_counts_its_tries<R: LedgerRig>() {
     let bench = Bench::<R>::new().await;
     bench.park(bench.parking(1, 50, 0, AN_HOUR_MS)).await;
-    let first = ok(bench.ledger.parked(bench.consumer, Which::Due, 9).await);
+    let first = ok(bench
+        .ledger
+        .parked(bench.consumer, Which::Due(None), 9)
+        .await);
     let again = Park {
         kind: ClaimKind::Released,
         ..bench.parking(1, 51, AN_HOUR_MS, 0)
     };
     bench.park(again).await;
     assert_eq!(
-        bench.parked(Which::Due).await,
+        bench.parked(Which::Due(None)).await,
         [],
         "the new due time counts"
     );
