@@ -79,6 +79,9 @@ def derive(parts, unix_ms=None):
         own = data if kind == "u" else uuid_bytes(data.decode()) if kind == "s" else None
         if own and not is_inner(own):
             return own
+        # In the space of inner keys: hashed as the UUID that it is, so that its spelling does not count.
+        if own:
+            parts = [("u", own)]
     preimage = b"semel:key:1\0" + b"".join(
         kind.encode() + len(data).to_bytes(4, "big") + data for kind, data in parts
     )
@@ -436,7 +439,13 @@ def key_vectors():
         version_7.append({"unix_ms": unix_ms, "random": random, "key": key})
 
     inner_keys = [
-        {"of": spelled(U), "name": name, "number": number, "key": spelled(inner(U, name, number))}
+        {
+            "of": spelled(U),
+            "name": name,
+            "number": number,
+            "key": spelled(inner(U, name, number)),
+            "sent": spelled(derive([s(spelled(inner(U, name, number)))])),
+        }
         for name, number in [("leg", 1), ("leg", 99), ("expire", 0)]
     ]
 

@@ -383,8 +383,19 @@ fn own_key(parts: &[Part<'_>]) -> Option<Key> {
     }
 }
 
-/// SHA-256 of the preimage; `parts` were checked, so a length fits in its four bytes.
+/// A single part that is spelled as a UUID and is not its own key is hashed as the UUID that it is, so that every
+/// spelling of it gives one key.
 fn digest(parts: &[Part<'_>]) -> [u8; 32] {
+    if let [Part::Text(text)] = parts
+        && let Some(uuid) = uuid_of(text)
+    {
+        return digest_of(&[Part::Uuid(uuid)]);
+    }
+    digest_of(parts)
+}
+
+/// SHA-256 of the preimage; `parts` were checked, so a length fits in its four bytes.
+fn digest_of(parts: &[Part<'_>]) -> [u8; 32] {
     // Most keys fit in here: one call of the hash instead of one for each piece.
     let mut short = [0; 192];
     let length = FORMAT.len()

@@ -113,6 +113,17 @@ fn inner_keys_are_those_of_the_vectors_and_no_id_becomes_one() {
         ] {
             assert!(!sent.unwrap().is_inner(), "{case}");
         }
+        // Whatever its spelling, such an id is one operation.
+        let text = key.to_string();
+        for sent in [
+            Key::derive(&[Part::Text(&text)]),
+            Key::derive(&[Part::Text(&text.to_uppercase())]),
+            Key::derive(&[Part::Text(&text.replace('-', ""))]),
+            Key::derive(&[Part::Text(&format!("urn:uuid:{text}"))]),
+            Key::derive(&[Part::Uuid(key.into_bytes())]),
+        ] {
+            assert_eq!(case["sent"], sent.unwrap().to_string(), "{case}");
+        }
     }
 }
 

@@ -69,7 +69,7 @@ pub(crate) enum Command {
 /// Read the sources into the ledger.
 #[derive(Debug, Args)]
 pub(crate) struct Run {
-    /// End when every source is drained, every due parked message is released and the outbox is relayed.
+    /// End when every source is drained and nothing parked or due can be released.
     #[arg(long)]
     pub(crate) until_idle: bool,
     /// Read file sources again from their first line: what is known is found to be a duplicate.

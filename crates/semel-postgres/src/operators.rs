@@ -25,6 +25,8 @@ pub(crate) async fn enroll(
     session::script(connection, sql!("begin")).await?;
     let consumer = consumer(connection, enrolment).await?;
     let sources = sources(connection, consumer, &enrolment.sources).await?;
+    let sweep = sqlx::query(sql!("fence_sweep")).bind(consumer.0);
+    sweep.execute(&mut *connection).await.map_err(fault)?;
     let now = sqlx::query(sql!("now"))
         .fetch_one(&mut *connection)
         .await

@@ -49,10 +49,10 @@ pub struct QueueOptions {
 }
 
 impl Default for QueueOptions {
-    /// A minute: longer than any healthy unit.
+    /// Twice the longest a unit may take before its connection is given up: what waits for its lane waits longer.
     fn default() -> Self {
         Self {
-            visibility_ms: 60_000,
+            visibility_ms: 180_000,
         }
     }
 }

@@ -173,6 +173,8 @@ impl SqliteLedger {
         link.run(sql!("begin")).await?;
         let consumer = consumer(link, enrolment).await?;
         let sources = sources(link, consumer, &enrolment.sources).await?;
+        link.change(sql!("fence_sweep"), Args::default().with(consumer))
+            .await?;
         let clock = link.fetch(sql!("clock"), Args::default()).await?;
         let now_ms = clock
             .first()

@@ -47,8 +47,8 @@ impl QueueOptions {
         Self {
             url: url.into(),
             name: name.into(),
-            // Twice the longest a unit may take before its connection is given up.
-            visibility_ms: 60_000,
+            // Twice the longest a unit may take before its connection is given up: what waits for its lane waits longer.
+            visibility_ms: 180_000,
             create: true,
             busy_timeout_ms: 10_000,
         }

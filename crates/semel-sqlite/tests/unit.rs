@@ -628,3 +628,17 @@ async fn a_file_that_cannot_be_opened_is_down_and_named() {
         .unwrap_err();
     assert_eq!(fault.class, Class::Stop, "{fault}");
 }
+
+#[tokio::test]
+async fn fences_of_lives_that_crashed_a_week_ago_are_deleted_at_the_next_start() {
+    let world = World::open().await;
+    let _lane = committed(world.unit().await).await;
+    let count = "SELECT count(*) FROM semel_fence";
+    world.ledger.enroll(&world::enrolment()).await.unwrap();
+    assert_eq!(world.count(count, &[]).await, 1, "a live one stays");
+    world
+        .sql("UPDATE semel_fence SET seen_at = seen_at - 8 * 86400000000")
+        .await;
+    world.ledger.enroll(&world::enrolment()).await.unwrap();
+    assert_eq!(world.count(count, &[]).await, 0);
+}

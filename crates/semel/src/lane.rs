@@ -19,7 +19,8 @@ use crate::position::Slot;
 use crate::shared::Shared;
 use crate::unit::{self, Concluded, Desk, End, Item, Trail, Trouble, lost_commits};
 
-/// An idle lane touches its fence row this often, so that others see its life.
+/// An idle lane touches its fence row this often: a start of the consumer deletes rows that nobody touched for days, as
+/// those of crashed lives.
 const TOUCH: Duration = Duration::from_secs(10);
 
 /// The most parked messages brought back at once.

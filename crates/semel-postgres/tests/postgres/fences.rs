@@ -346,3 +346,24 @@ async fn a_commit_that_the_server_refuses_is_rolled_back_and_not_unknown() {
         assert!(!world.holds(key(1)).await);
     }
 }
+
+#[tokio::test]
+async fn fences_of_lives_that_crashed_a_week_ago_are_deleted_at_the_next_start() {
+    let world = World::new().await;
+    for lane in [0, 1] {
+        committed(world.unit(lane).await.commit().await);
+    }
+    let mut psql = world.psql().await;
+    let old = "UPDATE semel_fence SET seen_at = now() - interval '8 days' WHERE lane = 0";
+    run(&mut psql, old).await;
+    let enrolment = crate::world::enrolment();
+    world.ledger.enroll(&enrolment).await.unwrap();
+    assert_eq!(
+        number(&mut psql, "SELECT sum(lane)::bigint FROM semel_fence").await,
+        1
+    );
+    assert_eq!(
+        number(&mut psql, "SELECT count(*) FROM semel_fence").await,
+        1
+    );
+}
