@@ -175,8 +175,10 @@ fn of_messages(
     let headers: Vec<(String, Bytes)> = headers.collect::<Result<_, _>>()?;
     let message_key = args.message_key.as_ref().map(|key| key.as_bytes());
     let mut exit = Exit::Done;
-    for (number, line) in open(file)?.split(b'\n').enumerate() {
-        let line = line.map_err(|error| Failure::usage(format!("{}: {error}", file.display())))?;
+    let mut lines = Lines::of(open(file)?);
+    let mut line = Vec::new();
+    let unreadable = |error| Failure::usage(format!("{}: {error}", file.display()));
+    while lines.next(&mut line).map_err(unreadable)? > 0 {
         if line.iter().all(u8::is_ascii_whitespace) {
             continue;
         }
@@ -201,12 +203,65 @@ fn of_messages(
                     .as_ref()
                     .err()
                     .map_or(no_key.to_string(), |malformed| malformed.to_string());
-                out::say(&format!("{}:{}: {why}", file.display(), number + 1));
+                out::say(&format!("{}:{}: {why}", file.display(), lines.number));
                 exit = Exit::No;
             }
         }
     }
     Ok(exit)
+}
+
+/// The longest line that is read: no queue takes a longer message.
+const LINE_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// The byte order mark of UTF-8.
+const BOM: &[u8] = b"\xEF\xBB\xBF";
+
+/// Lines as a file source reads them: a byte order mark at the start of the file and a `\r` before `\n` are no content.
+#[derive(Debug)]
+pub(crate) struct Lines<R> {
+    input: R,
+    bytes_max: usize,
+    /// The number of the last line that was read.
+    pub(crate) number: u64,
+}
+
+impl<R: BufRead> Lines<R> {
+    pub(crate) const fn of(input: R) -> Self {
+        Self {
+            input,
+            bytes_max: LINE_BYTES_MAX,
+            number: 0,
+        }
+    }
+
+    /// Reads the next line in place of `line`, and tells how many bytes it took of the file: none at its end.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read, or the line is too long to be a message: it is not read to its end then.
+    pub(crate) fn next(&mut self, line: &mut Vec<u8>) -> std::io::Result<usize> {
+        line.clear();
+        let most = self.bytes_max.saturating_add(1) as u64;
+        let size = (&mut self.input).take(most).read_until(b'\n', line)?;
+        self.number += 1;
+        if size > self.bytes_max {
+            let (number, most) = (self.number, self.bytes_max);
+            let why =
+                format!("line {number} is longer than {most} bytes, more than a message can be");
+            return Err(std::io::Error::other(why));
+        }
+        if line.ends_with(b"\n") {
+            line.pop();
+            if line.ends_with(b"\r") {
+                line.pop();
+            }
+        }
+        if self.number == 1 && line.starts_with(BOM) {
+            line.drain(..BOM.len());
+        }
+        Ok(size)
+    }
 }
 
 /// A file, or standard input for `-`.
@@ -254,6 +309,31 @@ mod tests {
         assert_eq!(of_id(Some(&rule), "acme/BET-42"), Ok(key));
         assert_eq!(of_id(Some(&rule), "BET-42"), Ok(key));
         assert!(of_id(Some(&rule), "a/b/c").is_err());
+    }
+
+    #[test]
+    fn a_line_beyond_the_limit_is_named_and_not_read_to_its_end() {
+        let file = format!("{{}}\n{}", "x".repeat(1_000));
+        let mut lines = Lines {
+            bytes_max: 10,
+            ..Lines::of(file.as_bytes())
+        };
+        let mut line = Vec::new();
+        assert_eq!(lines.next(&mut line).unwrap(), 3);
+        let error = lines.next(&mut line).unwrap_err().to_string();
+        assert!(error.contains("line 2 is longer than 10 bytes"), "{error}");
+        assert_eq!(lines.input.len(), 1_000 - 11);
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_no_content_at_the_start_of_a_file_and_nowhere_else() {
+        let mut lines = Lines::of("\u{feff}a\r\n\u{feff}b\r".as_bytes());
+        let mut line = Vec::new();
+        lines.next(&mut line).unwrap();
+        assert_eq!(line, b"a");
+        lines.next(&mut line).unwrap();
+        assert_eq!(line, "\u{feff}b\r".as_bytes());
+        assert_eq!(lines.next(&mut line).unwrap(), 0);
     }
 
     #[test]

@@ -115,15 +115,11 @@ pub(crate) async fn pending(loaded: &Loaded, place: &Place) -> Result<Migrated, 
 
 /// What a missing file would get: found out on one that is thrown away.
 async fn unmade(loaded: &Loaded) -> Result<Migrated, Fault> {
-    let file = std::env::temp_dir().join(format!("semel-dry-run-{}.db", std::process::id()));
-    let place = Place::sqlite_at(&file);
-    let planned =
-        SqliteLedger::migrate_at(place.sqlite(&loaded.config.ledger, Tables::Ready), true).await;
-    for suffix in ["", "-wal", "-shm"] {
-        // Not there, or a leftover in a temporary folder: no harm either way.
-        let _ = std::fs::remove_file(format!("{}{suffix}", file.display()));
-    }
-    planned
+    // A folder of one's own: in one that all share, a name that can be guessed may be somebody else's link.
+    let folder = tempfile::tempdir()
+        .map_err(|error| Fault::down(format!("no temporary folder for the dry run: {error}")))?;
+    let place = Place::sqlite_at(&folder.path().join("dry-run.db"));
+    SqliteLedger::migrate_at(place.sqlite(&loaded.config.ledger, Tables::Ready), true).await
 }
 
 /// Enrols every consumer of the config with the key rules that it has now.

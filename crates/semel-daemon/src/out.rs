@@ -56,6 +56,19 @@ fn plain(text: &str) -> Cow<'_, str> {
         .into()
 }
 
+/// A value inside a sentence or line: line ends and tabs are spelled out too, so that text of a sender makes no line of
+/// its own.
+pub(crate) fn value(text: &str) -> Cow<'_, str> {
+    if !text.contains(['\n', '\r', '\t']) {
+        return Cow::Borrowed(text);
+    }
+    let spelled = |c: char| match c {
+        '\n' | '\r' | '\t' => c.escape_default().to_string(),
+        _ => c.to_string(),
+    };
+    text.chars().map(spelled).collect::<String>().into()
+}
+
 /// Prints one line.
 ///
 /// # Errors
@@ -175,6 +188,12 @@ mod tests {
             table.text(),
             "key       code\nlong-key  x\nk         poison\n"
         );
+    }
+
+    #[test]
+    fn e127_text_of_a_sender_makes_no_line_of_its_own() {
+        assert_eq!(value("pay-1"), "pay-1");
+        assert_eq!(value("a\nok\r\tb\\"), "a\\nok\\r\\tb\\");
     }
 
     #[test]

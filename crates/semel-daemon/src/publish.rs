@@ -12,6 +12,7 @@ use serde::Serialize;
 use crate::cli;
 use crate::config::Loaded;
 use crate::exit::{Exit, Failure};
+use crate::key::Lines;
 use crate::out::{self, Style};
 use crate::{check, key, sources};
 
@@ -38,7 +39,7 @@ pub(crate) async fn publish(
     style: Style,
 ) -> Result<Exit, Failure> {
     let rules = rules(loaded, &args.target)?;
-    let mut lines = key::open(&args.file)?;
+    let mut lines = Lines::of(key::open(&args.file)?);
     let sink = sources::sink(loaded, &args.target).await?;
     let bar = bar(&args.file);
     let mut total = Totals::default();
@@ -125,23 +126,22 @@ struct Batch {
 
 impl Batch {
     /// Reads lines as a file source would: empty ones are no messages, a byte order mark and `\r` no content.
-    fn read(lines: &mut impl BufRead, rules: &[KeyRule]) -> std::io::Result<Self> {
+    fn read(lines: &mut Lines<impl BufRead>, rules: &[KeyRule]) -> std::io::Result<Self> {
         let mut batch = Self::default();
+        let mut content = Vec::new();
         while batch.messages.len() < BATCH_COUNT_MAX && batch.bytes < BATCH_BYTES_MAX {
-            let mut line = Vec::new();
-            let read = lines.read_until(b'\n', &mut line)?;
+            let read = lines.next(&mut content)?;
             if read == 0 {
                 batch.ended = true;
                 break;
             }
             batch.bytes += read;
-            let content = trimmed(&line);
             if content.is_empty() {
                 continue;
             }
-            let key = rules.iter().find_map(|rule| key_of(content, rule));
+            let key = rules.iter().find_map(|rule| key_of(&content, rule));
             batch.keyless += u64::from(key.is_none());
-            let payload = Some(content.to_vec().into());
+            let payload = Some(content.clone().into());
             batch.messages.push(Outgoing {
                 key,
                 payload,
@@ -151,12 +151,6 @@ impl Batch {
         }
         Ok(batch)
     }
-}
-
-fn trimmed(line: &[u8]) -> &[u8] {
-    let line = line.strip_suffix(b"\n").unwrap_or(line);
-    let line = line.strip_suffix(b"\r").unwrap_or(line);
-    line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line)
 }
 
 fn key_of(content: &[u8], rule: &KeyRule) -> Option<Key> {
@@ -183,9 +177,8 @@ mod tests {
             KeyRule::parse(["/ref"], None).unwrap(),
             KeyRule::parse(["/id"], None).unwrap(),
         ];
-        let mut file =
-            "\u{feff}{\"id\":\"a\",\"ref\":\"r\"}\r\n\n{\"id\":\"b\"}\nnot json".as_bytes();
-        let batch = Batch::read(&mut file, &rules).unwrap();
+        let file = "\u{feff}{\"id\":\"a\",\"ref\":\"r\"}\r\n\n{\"id\":\"b\"}\nnot json";
+        let batch = Batch::read(&mut Lines::of(file.as_bytes()), &rules).unwrap();
         let keys: Vec<Option<Key>> = batch.messages.iter().map(|message| message.key).collect();
         let key = |text| Some(Key::derive(&[Part::Text(text)]).unwrap());
         assert_eq!(keys, [key("r"), key("b"), None]);

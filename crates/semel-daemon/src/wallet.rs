@@ -260,6 +260,7 @@ fn balance_words(balance: &Balance) -> String {
         available,
         version,
     } = balance;
+    let account = out::value(account);
     format!(
         "{account}: {posted} {asset} in minor units, {pending} held, {available} available ({kind}, {status}, {version} entries)"
     )
@@ -369,20 +370,24 @@ fn round_words(view: &RoundView) -> String {
     } = view;
     let game = game
         .as_ref()
-        .map_or(String::new(), |game| format!(", game {game}"));
+        .map_or(String::new(), |game| format!(", game {}", out::value(game)));
+    let (round, account) = (out::value(round), out::value(account));
     let mut words = format!("{round} of {account}: {status}, staked {staked}, paid {paid}{game}\n");
     for bet in bets {
         words.push_str(&format!(
             "  bet {}: {}, {}\n",
-            bet.id, bet.amount, bet.status
+            out::value(&bet.id),
+            bet.amount,
+            bet.status
         ));
     }
     for win in wins {
         let of = win
             .bet
             .as_ref()
-            .map_or(String::new(), |bet| format!(", of bet {bet}"));
-        words.push_str(&format!("  win {}: {}{of}\n", win.id, win.amount));
+            .map_or(String::new(), |bet| format!(", of bet {}", out::value(bet)));
+        let id = out::value(&win.id);
+        words.push_str(&format!("  win {id}: {}{of}\n", win.amount));
     }
     words
 }
@@ -422,7 +427,7 @@ fn check_words(check: &Check) -> String {
     let examples = check
         .examples
         .iter()
-        .map(|example| format!("            {example}\n"));
+        .map(|example| format!("            {}\n", out::value(example)));
     format!(
         "VIOLATED  {}: {} of {}\n{}",
         check.name,

@@ -107,7 +107,7 @@ impl Letter {
         let mut words = String::new();
         let mut fact = |name: &str, value: Option<String>| {
             if let Some(value) = value {
-                words.push_str(&format!("{name:<10}{value}\n"));
+                words.push_str(&format!("{name:<10}{}\n", out::value(&value)));
             }
         };
         fact("letter", Some(self.letter.clone()));

@@ -298,13 +298,13 @@ impl Operation {
     fn words(&self) -> String {
         let mut words = format!("{} {}", self.consumer, self.key);
         if let Some(id) = &self.id {
-            words.push_str(&format!(" ({id})"));
+            words.push_str(&format!(" ({})", out::value(id)));
         }
         let why = self.code.as_ref().or(self.awaiting.as_ref());
         words.push_str(&format!(
             "\n  {}{}",
             self.outcome,
-            why.map_or(String::new(), |why| format!(": {why}"))
+            why.map_or(String::new(), |why| format!(": {}", out::value(why)))
         ));
         if let Some(at) = self.at {
             words.push_str(&format!(", {at}"));
@@ -313,22 +313,28 @@ impl Operation {
             words.push_str(&format!(", by source {source}"));
         }
         for line in self.operation.iter().flat_map(wallet::told_words) {
-            words.push_str(&format!("\n  {line}"));
+            words.push_str(&format!("\n  {}", out::value(&line)));
         }
         if let Some(reply) = &self.reply {
-            words.push_str(&format!("\n  reply {reply}"));
+            words.push_str(&format!("\n  reply {}", out::value(reply.get())));
         }
         if let Some(fingerprint) = &self.fingerprint {
             words.push_str(&format!("\n  fingerprint {fingerprint}"));
         }
         if let Some(parked) = &self.parked {
-            words.push_str(&format!("\n  waits {}", parked.summary()));
+            words.push_str(&format!("\n  waits {}", out::value(&parked.summary())));
         }
         for letter in &self.dead {
-            words.push_str(&format!("\n  dead letter {}", letter.summary()));
+            words.push_str(&format!(
+                "\n  dead letter {}",
+                out::value(&letter.summary())
+            ));
         }
         for sighting in &self.sightings {
-            words.push_str(&format!("\n  seen again {}", sighting.summary()));
+            words.push_str(&format!(
+                "\n  seen again {}",
+                out::value(&sighting.summary())
+            ));
         }
         words.push('\n');
         words

@@ -120,6 +120,52 @@ fn letters_of_one_moment_are_listed_in_the_order_of_their_file(place: Place) {
 }
 
 #[test]
+fn e127_text_of_a_sender_makes_no_line_of_its_own_in_any_command() {
+    let place = Place::new(Backend::Sqlite);
+    place.wallet("");
+    let open = r#"{"op":"open_account","id":"o\nforged","account":"p\nforged","asset":"EUR"}"#;
+    let cancel =
+        r#"{"op":"cancel_round","id":"c\nforged","round":"r\nforged","account":"p\nforged"}"#;
+    let dead = r#"{"op":"freeze","id":"d\nforged"}"#;
+    place.write_lines("ops.jsonl", [open, cancel, dead]);
+    place.drained(&[]);
+    let listed = place.json(&["dead", "list"]).ok();
+    let letter = listed.object()["letter"].as_str().unwrap().to_owned();
+    for command in [
+        &["balance", "p\nforged"][..],
+        &["round", "r\nforged"],
+        &["show", "o\nforged"],
+        &["dead", "show", &letter],
+    ] {
+        let out = place.semel(command).ok().out;
+        assert!(out.contains("\\nforged"), "{command:?}: {out}");
+        let forged = out.lines().any(|line| line.starts_with("forged"));
+        assert!(!forged, "{command:?}: {out}");
+    }
+}
+
+/// The shell's process becomes ours, so the link has the name that a process id would give.
+#[cfg(unix)]
+#[test]
+fn a_dry_run_follows_no_link_that_somebody_laid_in_the_temporary_folder() {
+    let place = Place::new(Backend::Sqlite);
+    place.wallet("");
+    let shared = place.path().join("shared");
+    std::fs::create_dir(&shared).unwrap();
+    let script = "ln -s \"$TMPDIR/../victim\" \"$TMPDIR/semel-dry-run-$$.db\" && exec \"$0\" migrate --dry-run";
+    let mut shell = std::process::Command::new("sh");
+    shell
+        .args(["-c", script, env!("CARGO_BIN_EXE_semel")])
+        .current_dir(place.path())
+        .env("TMPDIR", &shared);
+    let done = shell.output().unwrap();
+    assert!(done.status.success(), "{done:?}");
+    assert!(!place.path().join("victim").exists());
+    // The link alone is left.
+    assert_eq!(std::fs::read_dir(&shared).unwrap().count(), 1);
+}
+
+#[test]
 fn a_dry_run_says_whose_key_rules_it_would_accept() {
     let place = Place::new(Backend::Sqlite);
     place.wallet("");
