@@ -34,6 +34,10 @@ pub(crate) enum Command {
     Run(Run),
     /// Look for mistakes in the config.
     Check(Check),
+    /// Compare what the ledger, the brokers and the database's server say of each other.
+    Doctor,
+    /// Read a source again: from the ledger's position, or from a place before it.
+    Rewind(Rewind),
     /// Bring the ledger's tables up to date.
     Migrate(Migrate),
     /// Show all that the ledger knows of an operation.
@@ -100,6 +104,33 @@ pub(crate) struct Check {
     /// Also open the ledger and the sources.
     #[arg(long)]
     pub(crate) connect: bool,
+}
+
+/// Read a source again: from the ledger's position, or from a place before it.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Stop every instance of the consumer first. What the ledger knows comes out as duplicates.\n\n\
+    semel rewind payments --dry-run\nsemel rewind payments --partition payments/0 --to 1200 --yes\nsemel rewind ops --to 1 --yes"
+)]
+pub(crate) struct Rewind {
+    /// The source.
+    #[arg(value_name = "SOURCE")]
+    pub(crate) source: String,
+    /// The consumer, if several read the source.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) consumer: Option<String>,
+    /// Only this partition.
+    #[arg(long, value_name = "PARTITION")]
+    pub(crate) partition: Option<String>,
+    /// Kafka: an offset not beyond the ledger's position. A file: 1, its first line.
+    #[arg(long, value_name = "PLACE")]
+    pub(crate) to: Option<u64>,
+    /// Say what would be done.
+    #[arg(long, conflicts_with = "yes")]
+    pub(crate) dry_run: bool,
+    /// Do it without a question.
+    #[arg(long)]
+    pub(crate) yes: bool,
 }
 
 /// Bring the ledger's tables up to date.

@@ -11,13 +11,16 @@ mod check;
 mod cli;
 mod config;
 mod dialect;
+mod doctor;
 mod exit;
+mod http;
 mod inspect;
 mod key;
 mod ledger;
 mod migrate;
 mod out;
 mod publish;
+mod rewind;
 mod run;
 mod sources;
 mod wallet;
@@ -100,6 +103,10 @@ fn command(cli: Cli) -> Result<Exit, Failure> {
         Command::Publish(args) => {
             asynchronous(async { publish::publish(&checked(config)?, &args, style).await })
         }
+        Command::Rewind(args) => {
+            asynchronous(async { rewind::rewind(&load(config)?, &args, style).await })
+        }
+        Command::Doctor => asynchronous(doctor::doctor(config, style)),
         Command::Show(args) => asynchronous(inspect(config, Question::Show(args), style)),
         Command::Dead(what) => asynchronous(inspect(config, Question::Dead(what), style)),
         Command::Parked(what) => asynchronous(inspect(config, Question::Parked(what), style)),

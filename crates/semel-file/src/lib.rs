@@ -26,6 +26,7 @@ mod stdin;
 
 pub use feed::Format;
 pub use file::{FileSource, Settings, Start};
+pub use mark::done_bytes;
 pub use stdin::{PARTITION as STDIN_PARTITION, StdinSource};
 
 /// The longest line handed out whole, unless the settings say otherwise: 1 MiB.

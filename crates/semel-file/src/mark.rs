@@ -46,6 +46,12 @@ impl Mark {
     }
 }
 
+/// How many bytes of a file are done, by its stored position; `None` when no file source wrote it.
+#[must_use]
+pub fn done_bytes(reached: &Reached) -> Option<u64> {
+    Mark::read(&reached.mark).map(|mark| mark.end)
+}
+
 const RESTART: &str = "put the old file back, give the new one another name, or read it from its first line with \
                        `--from-start` (what was applied is not applied again)";
 

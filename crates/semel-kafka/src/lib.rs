@@ -32,7 +32,7 @@ mod turn;
 mod verdict;
 mod vetting;
 
-pub use operate::{PartitionReport, inspect, retention_ms, rewind};
+pub use operate::{PartitionReport, Pulse, inspect, retention_ms, rewind};
 pub use options::{Assignor, ClientOptions, KafkaOptions, KafkaSinkOptions, StartAt};
 pub use sink::KafkaSink;
 pub use source::KafkaSource;

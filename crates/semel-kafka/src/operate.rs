@@ -14,7 +14,7 @@ use crate::options::{self, KafkaOptions};
 use crate::probe::{Place, Probe};
 use crate::quiet::Quiet;
 use crate::shared::Shared;
-use crate::verdict::{Verdict, judge};
+use crate::verdict::{Before, Verdict, judge};
 use crate::vetting::{Vetting, blocking};
 
 /// One partition, as the broker and the ledger see it.
@@ -32,6 +32,9 @@ pub struct PartitionReport {
     pub ledger: Option<u64>,
     /// Offsets that retention removed before anything handled them.
     pub removed: u64,
+    /// The topic is not the one that the ledger has read: it ends before the ledger's position, or another record is
+    /// there.
+    pub made_again: bool,
     /// Where a start would begin, or why it would stop.
     pub start: Result<u64, String>,
 }
@@ -94,12 +97,52 @@ pub async fn inspect(
                 committed: facts.committed.map(|offset| offset.next),
                 ledger: facts.ledger.as_ref().map(|(next, _)| *next),
                 removed,
+                made_again: facts
+                    .ledger
+                    .as_ref()
+                    .is_some_and(|(next, _)| *next > facts.high || facts.before == Before::Other),
                 start,
             })
         })
         .collect();
     reports.sort_by(|a, b| a.partition.cmp(&b.partition));
     Ok(reports)
+}
+
+/// Asks the broker again and again whether it is there, on a connection of its own: the group's client may wait for
+/// minutes until it takes a silent broker for lost. For readiness.
+pub struct Pulse {
+    probe: Arc<Probe>,
+    topic: String,
+}
+
+impl std::fmt::Debug for Pulse {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Pulse")
+            .field("topic", &self.topic)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Pulse {
+    /// Of the brokers of these options. An answer may take `patience`. Connects to nothing yet.
+    ///
+    /// # Errors
+    /// `Stop` when the options are wrong.
+    pub fn open(options: &KafkaOptions, patience: Duration) -> Result<Self, Fault> {
+        let probe = Arc::new(Probe::open(&options.reader()?, patience)?);
+        let topic = options.topics.first().cloned().unwrap_or_default();
+        Ok(Self { probe, topic })
+    }
+
+    /// Is it there?
+    ///
+    /// # Errors
+    /// `Down` when no broker answers in time; `Stop` when the topic is gone or may not be read.
+    pub async fn beat(&self) -> Result<(), Fault> {
+        let (probe, topic) = (self.probe.clone(), self.topic.clone());
+        blocking(move || probe.partitions(&topic).map(drop)).await
+    }
 }
 
 /// Sets the group's offsets to `to` (partitions by their names, `topic/partition`): what is there and behind

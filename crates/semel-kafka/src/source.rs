@@ -129,6 +129,12 @@ impl KafkaSource {
         self.shared.lock().assignment.lag()
     }
 
+    /// What it waits for, in words; `None` while all is well.
+    #[must_use]
+    pub fn trouble(&self) -> Option<String> {
+        self.shared.lock().fault().map(|fault| fault.detail())
+    }
+
     fn shut(&self) {
         self.shared.lock().closing = true;
         self.shared.wake();

@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use crate::handler::{Bound, Handler};
 use crate::intake::{Intake, Queued, Ticket};
 use crate::lane::{Lane, RELEASE_COUNT_MAX, panic_text, released};
-use crate::observe::{Deaf, Observer, Summary};
+use crate::observe::{Deaf, Observer, State, Summary};
 use crate::settings::Settings;
 use crate::shared::{Feed, Flow, Shared, lock};
 use crate::unit::Item;
@@ -263,6 +263,7 @@ async fn work<L: Ledger, H: Handler<L::Unit>>(
     for intake in intakes(shared, &lanes).await? {
         tasks.spawn(intake.run());
     }
+    shared.observer.state(&State::Running);
     let desk = Sweep {
         shared: shared.clone(),
         behind: Mutex::new(lanes.iter().map(|_| None).collect()),

@@ -16,6 +16,7 @@ use tokio::sync::mpsc::error::SendError;
 
 use crate::handler::{Bound, Handler};
 use crate::lane::panic_text;
+use crate::observe::Cause;
 use crate::settings::{LaneRule, Settings};
 use crate::shared::{Flow, Shared, Underway};
 use crate::unit::Item;
@@ -107,10 +108,8 @@ impl<L: Ledger, H: Handler<L::Unit>> Intake<L, H> {
                 Err(fault) if fault.class == Class::Stop => return shared.stop(Some(fault)),
                 Err(fault) => {
                     if failures == 0 {
-                        shared.pause(&format!(
-                            "source `{}`: {fault}",
-                            shared.feeds[self.feed].name
-                        ));
+                        let why = format!("source `{}`: {fault}", shared.feeds[self.feed].name);
+                        shared.pause(Cause::Source(self.feed), &why);
                     }
                     shared.back_off(Backoff::DOWN, failures).await;
                     failures = failures.saturating_add(1);

@@ -11,10 +11,11 @@ use semel_core::ledger::{
 };
 use semel_core::{Backoff, Class, Fault, Key, Outcome, Settlements};
 use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::time::Instant;
 
 use crate::handler::Handler;
 use crate::intake::{Queued, Stub, Ticket, bind, give_back};
-use crate::observe::Ended;
+use crate::observe::{Cause, Ended, UnitDone};
 use crate::position::Slot;
 use crate::shared::Shared;
 use crate::unit::{self, Concluded, Desk, End, Item, Trail, Trouble, lost_commits};
@@ -141,12 +142,14 @@ impl<L: Ledger, H: Handler<L::Unit>> Lane<L, H> {
             .map(|queued| (queued.item, queued.ticket))
             .unzip();
         let items = Arc::new(items);
+        let begun = Instant::now();
         let result = self.unit(items.clone(), Vec::new()).await;
         // The unit's task is over, so this is the only reference left.
         let items = Arc::into_inner(items).expect("the unit's task has ended");
         match result {
             Ok((proof, concluded)) => {
                 drop(flight);
+                self.tell(begun, &concluded);
                 self.committed(proof, concluded, items, tickets).await;
                 if self.probation > 0 {
                     self.ended_well().await;
@@ -161,6 +164,16 @@ impl<L: Ledger, H: Handler<L::Unit>> Lane<L, H> {
                 self.cope(trouble, count).await;
             }
         }
+    }
+
+    /// Tells of a unit that committed.
+    fn tell(&self, begun: Instant, concluded: &Concluded) {
+        self.shared.observer.unit(&UnitDone {
+            messages: concluded.kept,
+            elapsed: begun.elapsed(),
+            new_letters: concluded.written.new_letters as u64,
+            clashes: concluded.conclusion.clashes as u64,
+        });
     }
 
     fn next_keys(&self) -> Vec<Option<Key>> {
@@ -397,7 +410,7 @@ impl<L: Ledger, H: Handler<L::Unit>> Lane<L, H> {
 
     fn pause(&mut self, reason: &str) {
         if !std::mem::replace(&mut self.paused, true) {
-            self.shared.pause(reason);
+            self.shared.pause(Cause::Store, reason);
         }
     }
 
@@ -541,8 +554,10 @@ impl<L: Ledger, H: Handler<L::Unit>> Lane<L, H> {
 
     /// Writes positions that other lanes reached, or only touches the fence.
     async fn unit_without_messages(&mut self, positions: Vec<Reached>) {
+        let begun = Instant::now();
         match self.unit(Arc::new(Vec::new()), positions).await {
             Ok((_, concluded)) => {
+                self.tell(begun, &concluded);
                 self.shared
                     .tracker
                     .committed(&[], &concluded.conclusion.record.positions);
@@ -631,7 +646,7 @@ async fn settle<L, H>(
     receipts: Vec<Vec<semel_core::source::Settlement>>,
     positions: &[Reached],
 ) {
-    for (feed, receipts) in shared.feeds.iter().zip(receipts) {
+    for (index, (feed, receipts)) in shared.feeds.iter().zip(receipts).enumerate() {
         let positions: Vec<_> = positions
             .iter()
             .filter(|p| p.source == feed.id)
@@ -657,6 +672,7 @@ async fn settle<L, H>(
         };
         if lost > 0 {
             shared.summary().lost_acks += lost as u64;
+            shared.observer.lost_acks(index, lost as u64);
         }
     }
 }
@@ -671,6 +687,7 @@ fn ended<W>(feed: usize, sequence: u64, case: &Case<W>, ending: semel_core::law:
         id: binding.map(|b| b.id.clone()),
         key: binding.map(|b| b.key),
         ending,
+        redelivered: case.replay || case.message.attempt > 1,
     }
 }
 

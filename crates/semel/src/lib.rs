@@ -18,7 +18,7 @@ mod unit;
 pub use binding::{Rules, rules_hash};
 pub use consumer::{Builder, Consumer, Due, INTERNAL, LedgerPositions, Sweeper};
 pub use handler::{Bound, Fresh, Handler, Said};
-pub use observe::{Deaf, Ended, Observer, State, Summary};
+pub use observe::{Cause, Deaf, Ended, Observer, State, Summary, UnitDone};
 pub use per_message::{PerMessageHandler, per_message};
 pub use semel_core::*;
 #[cfg(feature = "file")]

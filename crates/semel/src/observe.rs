@@ -24,15 +24,44 @@ pub struct Ended {
     pub key: Option<Key>,
     /// How it ended.
     pub ending: Ending,
+    /// It was delivered before: by the broker's own count, or because it lies below the stored position.
+    pub redelivered: bool,
+}
+
+/// A unit that committed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UnitDone {
+    /// Messages that it ended: 0 when it only touched the lane's fence or wrote positions.
+    pub messages: usize,
+    /// From the opening of its transaction until its commit was known.
+    pub elapsed: Duration,
+    /// Dead letters that were not there before.
+    pub new_letters: u64,
+    /// Same key, other content.
+    pub clashes: u64,
+}
+
+/// What a consumer waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cause {
+    /// The ledger's database.
+    Store,
+    /// A source, by its index.
+    Source(usize),
 }
 
 /// Whether a consumer takes messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum State {
-    /// It does.
+    /// It does: told when its lanes are open and its sources are read, and when nothing of it waits any more.
     Running,
-    /// It waits; messages stay unsettled.
-    Paused(String),
+    /// Some part of it waits; messages stay unsettled. Told for each part that begins to wait.
+    Paused {
+        /// What for.
+        by: Cause,
+        /// In words.
+        why: String,
+    },
 }
 
 /// Listens to a consumer. Calls come from its tasks: be quick, do not block.
@@ -45,6 +74,12 @@ pub trait Observer: Send + Sync {
 
     /// A message that was parked ended.
     fn released(&self, _outcome: Outcome, _code: Option<&Code>) {}
+
+    /// A unit committed.
+    fn unit(&self, _done: &UnitDone) {}
+
+    /// So many acks may not have reached the broker of this source: it delivers again.
+    fn lost_acks(&self, _source: usize, _count: u64) {}
 
     /// The consumer paused or went on.
     fn state(&self, _state: &State) {}

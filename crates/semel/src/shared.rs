@@ -12,7 +12,7 @@ use tokio::sync::{Notify, Semaphore, watch};
 use tokio::time::Instant;
 
 use crate::flight::Flights;
-use crate::observe::{Observer, State, Summary};
+use crate::observe::{Cause, Observer, State, Summary};
 use crate::position::Tracker;
 use crate::settings::Settings;
 
@@ -152,7 +152,7 @@ impl<L, H> Shared<L, H> {
     }
 
     /// One more part of the consumer waits for `reason`.
-    pub(crate) fn pause(&self, reason: &str) {
+    pub(crate) fn pause(&self, by: Cause, reason: &str) {
         let mut pause = lock(&self.pause);
         pause.parties += 1;
         let now = Instant::now();
@@ -160,11 +160,11 @@ impl<L, H> Shared<L, H> {
             pause.logged = Some(now);
             tracing::warn!(consumer = %self.name, reason, "paused; nothing is acked or lost, it goes on by itself");
         }
-        let first = pause.parties == 1;
         drop(pause);
-        if first {
-            self.observer.state(&State::Paused(reason.to_owned()));
-        }
+        self.observer.state(&State::Paused {
+            by,
+            why: reason.to_owned(),
+        });
     }
 
     /// One part that waited goes on.

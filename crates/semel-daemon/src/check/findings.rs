@@ -127,6 +127,20 @@ codes! {
     LedgerSchema = "0502",
     /// A source cannot be opened.
     SourceAway = "0503",
+    /// A partition would not start: the ledger and the broker disagree.
+    Disagree = "0601",
+    /// The broker removed messages before they were handled.
+    Removed = "0602",
+    /// A file is not the one that was read.
+    Replaced = "0603",
+    /// A topic keeps its messages for a short time only.
+    ShortRetention = "0604",
+    /// The database allows fewer connections than the lanes need.
+    FewConnections = "0605",
+    /// A confirmed commit can be lost.
+    NotDurable = "0606",
+    /// Runs that ended without a goodbye.
+    CrashedLives = "0607",
 }
 
 impl Serialize for Code {

@@ -9,7 +9,7 @@ use semel_core::{Pointer, key::BadRule};
 
 use super::{Code, Finding, Level};
 use crate::config::{
-    Consumer, Fingerprint, HandlerKind, House, Loaded, Source, Wallet, Whole, nearest,
+    Consumer, Fingerprint, HandlerKind, House, Http, Loaded, Source, Wallet, Whole, nearest,
 };
 use crate::dialect::Dialect;
 use crate::sources;
@@ -21,6 +21,9 @@ pub(crate) fn findings(loaded: &Loaded) -> Vec<Finding> {
         findings: Vec::new(),
     };
     rules.ledger();
+    if let Some(Err(message)) = loaded.config.http.as_ref().map(Http::address) {
+        rules.error(Code::ValueNotAllowed, &["http", "listen"], message);
+    }
     rules.sources();
     if loaded.config.consumers.is_empty() {
         rules.error(

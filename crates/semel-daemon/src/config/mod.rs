@@ -10,6 +10,7 @@ use serde::Deserialize;
 use crate::check::{Code, Finding};
 
 mod consumer;
+mod http;
 mod ledger;
 mod reference;
 mod secret;
@@ -20,11 +21,12 @@ mod text;
 pub(crate) use consumer::{
     Consumer, DuplicateReply, Fingerprint, HandlerKind, House, LateWin, Wallet, Whole,
 };
+pub(crate) use http::Http;
 pub(crate) use ledger::Ledger;
 pub(crate) use reference::reference;
 pub(crate) use secret::{Secret, masked};
 pub(crate) use shape::nearest;
-pub(crate) use source::{Assignor, Declare, Format, Kafka, Queue, Rabbitmq, Source};
+pub(crate) use source::{Assignor, Declare, File, Format, Kafka, Queue, Rabbitmq, Source};
 
 /// The commented, complete file that `semel config default` prints.
 pub(crate) const DEFAULT: &str = include_str!("default.toml");
@@ -36,6 +38,8 @@ pub(crate) const DEFAULT: &str = include_str!("default.toml");
 pub(crate) struct Config {
     /// The database that holds the idempotency ledger.
     pub(crate) ledger: Ledger,
+    /// The port for health checks and metrics; without it there is none.
+    pub(crate) http: Option<Http>,
     /// Where messages come from, by name.
     #[serde(default)]
     pub(crate) sources: BTreeMap<String, Source>,

@@ -16,6 +16,7 @@ pub(crate) fn reference() -> String {
     );
     let table = |name: &str| &schema["$defs"][name];
     section(&mut page, &schema, "[ledger]", table("Ledger"));
+    section(&mut page, &schema, "[http]", table("Http"));
     for variant in table("Source")["oneOf"].as_array().into_iter().flatten() {
         let kind = variant["properties"]["type"]["const"]
             .as_str()

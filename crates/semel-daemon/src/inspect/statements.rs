@@ -14,6 +14,12 @@ pub(crate) struct Statements {
     pub(crate) dead_list: &'static str,
     pub(crate) dead_letter: &'static str,
     pub(crate) keys_of_id: &'static str,
+    pub(crate) backlog: &'static str,
+    pub(crate) queue_count: &'static str,
+    pub(crate) lives: &'static str,
+    pub(crate) sources: &'static str,
+    pub(crate) server: &'static str,
+    pub(crate) position_set: &'static str,
 }
 
 macro_rules! statements {
@@ -28,6 +34,12 @@ macro_rules! statements {
             dead_list: include_str!(concat!("../sql/", $dialect, "/dead_list.sql")),
             dead_letter: include_str!(concat!("../sql/", $dialect, "/dead_letter.sql")),
             keys_of_id: include_str!(concat!("../sql/", $dialect, "/keys_of_id.sql")),
+            backlog: include_str!(concat!("../sql/", $dialect, "/backlog.sql")),
+            queue_count: include_str!(concat!("../sql/", $dialect, "/queue_count.sql")),
+            lives: include_str!(concat!("../sql/", $dialect, "/lives.sql")),
+            sources: include_str!(concat!("../sql/", $dialect, "/sources.sql")),
+            server: include_str!(concat!("../sql/", $dialect, "/server.sql")),
+            position_set: include_str!(concat!("../sql/", $dialect, "/position_set.sql")),
         }
     };
 }

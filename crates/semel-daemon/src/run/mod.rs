@@ -1,11 +1,11 @@
 //! `semel run`: every consumer of the config at once, until it is told to stop or nothing is left to do.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use semel::staged::StagedHandler;
 use semel::{Consumer, LaneRule, Ledger, Settings, Summary};
 use semel_core::ledger::{ConsumerId, SourceId};
-use semel_core::rows::{Register, Rows};
+use semel_core::rows::{Query, Register, Rows};
 use semel_core::source::Positions;
 use semel_core::{Class, Fault, Pointer};
 use semel_wallet::Wallet;
@@ -15,6 +15,8 @@ use crate::cli;
 use crate::config::{self, Loaded, Source};
 use crate::dialect::Dialect;
 use crate::exit::{Exit, Failure};
+use crate::http::Port;
+use crate::inspect::Statements;
 use crate::ledger::{self, Forget, Tables, on_ledger};
 use crate::out::Style;
 use crate::sources::{self, Begin, Close};
@@ -22,13 +24,15 @@ use crate::wallet;
 
 mod outcomes;
 mod signals;
+mod store;
 mod summary;
 mod watch;
 
 use outcomes::{Orderly, Outcomes};
 use signals::Shutdown;
+use store::Asked;
 use summary::Report;
-use watch::{Metered, Progress, Watch};
+use watch::{Metered, Progress, Told, Watch};
 
 /// Runs until shutdown, or until everything is drained.
 ///
@@ -42,10 +46,15 @@ pub(crate) async fn run(loaded: Loaded, args: &cli::Run, style: Style) -> Result
     let outcomes = outcomes.map(|path| Outcomes::open(path, shutdown.clone()));
     let outcomes = outcomes.transpose();
     let outcomes = outcomes.map_err(|error| Failure::usage(format!("--outcomes: {error}")))?;
+    let port = match &loaded.config.http {
+        Some(http) => Some(Port::open(http).await?),
+        None => None,
+    };
     let progress = Progress::new(bytes_of_files(&loaded));
     let dialect = ledger::place(&loaded)?.dialect;
     let ledger = ledger::open(&loaded, Tables::Ready).await?;
     let life = Life {
+        port: Mutex::new(port),
         loaded,
         begin: Begin::of(args),
         until_idle: args.until_idle,
@@ -111,6 +120,8 @@ type Ready<L> = (String, (Consumer<L, StagedHandler<Wallet>>, Vec<Close>));
 
 /// One run, as its consumers share it.
 struct Life {
+    /// For health checks and metrics, if the config has one.
+    port: Mutex<Option<Port>>,
     loaded: Loaded,
     begin: Begin,
     until_idle: bool,
@@ -128,7 +139,7 @@ impl Life {
         dialect: Dialect,
     ) -> Result<(Report, Option<Failure>), Failure>
     where
-        L: Ledger + Register + Forget,
+        L: Ledger + Register + Forget + Query,
         L::Unit: Rows,
     {
         // A FIFO opens when somebody writes to it: told to stop, nobody waits for that.
@@ -137,6 +148,10 @@ impl Life {
             () = self.shutdown.told() => return Ok((Report::new([]), None)),
             ready = self.ready(&ledger, dialect) => ready?,
         };
+        let board = self.with_port(|port| port.board().clone());
+        if let Some(board) = &board {
+            board.running(true);
+        }
         let mut running = JoinSet::new();
         for (name, (consumer, closes)) in ready {
             let shutdown = self.shutdown.clone();
@@ -150,12 +165,25 @@ impl Life {
                 (name, ended)
             });
         }
+        if let Some(board) = board {
+            let shutdown = self.shutdown.clone();
+            tokio::spawn(async move {
+                shutdown.told().await;
+                board.running(false);
+            });
+        }
         Ok(self.ended(running).await)
+    }
+
+    /// Does something with the port, if there is one.
+    fn with_port<T>(&self, act: impl FnOnce(&mut Port) -> T) -> Option<T> {
+        let mut port = self.port.lock().unwrap_or_else(PoisonError::into_inner);
+        port.as_mut().map(act)
     }
 
     async fn ready<L>(&self, ledger: &Arc<L>, dialect: Dialect) -> Result<Vec<Ready<L>>, Failure>
     where
-        L: Ledger + Register + Forget,
+        L: Ledger + Register + Forget + Query,
         L::Unit: Rows,
     {
         let mut ready = Vec::new();
@@ -164,6 +192,16 @@ impl Life {
                 .prepare(name, settings, ledger.clone(), dialect)
                 .await?;
             ready.push((name.clone(), prepared));
+        }
+        if let Some((_, (consumer, _))) = ready.first()
+            && let Some(source) = consumer.enrolled().sources.first()
+        {
+            let asked = Asked {
+                ledger: ledger.clone(),
+                of: (consumer.enrolled().consumer, *source),
+                sql: Statements::of(dialect),
+            };
+            self.with_port(|port| port.watch_store(asked));
         }
         Ok(ready)
     }
@@ -213,7 +251,7 @@ impl Life {
         dialect: Dialect,
     ) -> Result<(Consumer<L, StagedHandler<Wallet>>, Vec<Close>), Failure>
     where
-        L: Ledger + Register + Forget,
+        L: Ledger + Register + Forget + Query,
         L::Unit: Rows,
     {
         let handler = Arc::new(wallet::registered(name, settings, &*ledger, dialect).await?);
@@ -222,7 +260,12 @@ impl Life {
             .outcomes
             .clone()
             .map(|outcomes| Orderly::new(name, &settings.sources, outcomes));
-        let watch = Watch::new(name, orderly, self.progress.clone());
+        let told = self.with_port(|port| Told {
+            meters: port.meters(name, &settings.sources),
+            board: port.board().clone(),
+        });
+        let watch = Watch::new(name, orderly, self.progress.clone(), told);
+        let consumer_name = name;
         let mut consumer = Consumer::builder(name, ledger.clone(), handler)
             .settings(self.settings(settings)?)
             .sources(&settings.sources)
@@ -240,7 +283,12 @@ impl Life {
                 self.forget_replaced(of, name, &*positions, &*ledger)
                     .await?;
             }
-            let opened = sources::open(&self.loaded, name, settings, self.begin, positions).await?;
+            let opened =
+                sources::open(&self.loaded, name, settings, self.begin, positions.clone()).await?;
+            if self.with_port(|_| ()).is_some() {
+                let pulse = sources::pulse(&self.loaded, name, &opened.close, positions).await?;
+                self.with_port(|port| port.watch_source(consumer_name, name, pulse));
+            }
             consumer = consumer.attach(
                 name,
                 Arc::new(Metered::new(opened.source, self.progress.clone())),

@@ -238,6 +238,7 @@ mod tests {
                 awaiting: None,
                 first: None,
             },
+            redelivered: false,
         }
     }
 

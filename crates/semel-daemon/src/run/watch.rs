@@ -5,11 +5,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
-use semel::{Ended, Observer, State};
+use semel::{Cause, Ended, Observer, State, UnitDone};
 use semel_core::source::{BoxFuture, Limit, Received, Settled, Settlements, Source};
 use semel_core::{Code, Fault, Outcome};
 
 use super::outcomes::Orderly;
+use crate::http::{Board, Meters, Part};
 use crate::out;
 
 /// The progress of a run, over all its consumers. Without a terminal it shows nothing.
@@ -110,6 +111,13 @@ pub(crate) struct Watch {
     outcomes: Option<Orderly>,
     progress: Progress,
     paused: Mutex<Paused>,
+    told: Option<Told>,
+}
+
+/// Where the port for health checks and metrics looks.
+pub(crate) struct Told {
+    pub(crate) meters: Meters,
+    pub(crate) board: Arc<Board>,
 }
 
 #[derive(Default)]
@@ -122,8 +130,14 @@ struct Paused {
 const TELL_EVERY: Duration = Duration::from_secs(60);
 
 impl Watch {
-    pub(crate) fn new(consumer: &str, outcomes: Option<Orderly>, progress: Progress) -> Self {
+    pub(crate) fn new(
+        consumer: &str,
+        outcomes: Option<Orderly>,
+        progress: Progress,
+        told: Option<Told>,
+    ) -> Self {
         Self {
+            told,
             consumer: consumer.to_owned(),
             outcomes,
             progress,
@@ -139,6 +153,9 @@ impl Observer for Watch {
             .filter(|one| one.ending.outcome == Outcome::Dead)
             .count();
         self.progress.dead(dead as u64);
+        if let Some(told) = &self.told {
+            told.meters.ended(&ended);
+        }
         if let Some(outcomes) = &self.outcomes {
             outcomes.ended(&ended);
         }
@@ -152,12 +169,37 @@ impl Observer for Watch {
 
     fn released(&self, outcome: Outcome, _code: Option<&Code>) {
         self.progress.dead(u64::from(outcome == Outcome::Dead));
+        if let Some(told) = &self.told {
+            told.meters.released(outcome);
+        }
+    }
+
+    fn unit(&self, done: &UnitDone) {
+        let Some(told) = &self.told else { return };
+        told.meters.unit(done);
+        // A unit got through, so none waits for the store any more.
+        told.board.looked(&Part::Units(self.consumer.clone()), None);
+    }
+
+    fn lost_acks(&self, source: usize, count: u64) {
+        if let Some(told) = &self.told {
+            told.meters.lost_acks(source, count);
+        }
     }
 
     fn state(&self, state: &State) {
         let mut paused = self.paused.lock().unwrap_or_else(PoisonError::into_inner);
+        if let (Some(told), State::Paused { by, why }) = (&self.told, state)
+            && *by == Cause::Store
+        {
+            let part = Part::Units(self.consumer.clone());
+            told.board.looked(&part, Some(why.clone()));
+        }
+        if let (Some(told), State::Running) = (&self.told, state) {
+            told.board.looked(&Part::Units(self.consumer.clone()), None);
+        }
         match state {
-            State::Paused(why) => {
+            State::Paused { why, .. } => {
                 paused.now = true;
                 if paused.told.is_none_or(|told| told.elapsed() >= TELL_EVERY) {
                     paused.told = Some(Instant::now());

@@ -11,8 +11,11 @@ use semel_core::{Fault, Sink};
 
 use super::Opened;
 use crate::check::{Code, Finding};
+use crate::cli;
 use crate::config::Loaded;
+use crate::doctor::{Reading, Standing};
 use crate::exit::Failure;
+use crate::rewind::Step;
 
 const MESSAGE: &str = "sources of this type are not in this build";
 
@@ -26,6 +29,27 @@ pub(super) async fn open<S>(
 }
 
 pub(super) async fn sink<S>(_: &Loaded, _: &S) -> Result<Result<Arc<dyn Sink>, Fault>, Failure> {
+    Err(Failure::usage(MESSAGE))
+}
+
+pub(super) async fn examine<S>(
+    _: &Loaded,
+    _: &Reading<'_>,
+    _: &S,
+) -> (Vec<Standing>, Vec<Finding>) {
+    (Vec::new(), Vec::new())
+}
+
+pub(super) async fn steps<S>(
+    _: &Loaded,
+    _: &Reading<'_>,
+    _: &S,
+    _: &cli::Rewind,
+) -> Result<Vec<Step>, Failure> {
+    Err(Failure::usage(MESSAGE))
+}
+
+pub(super) async fn set_back<S>(_: &Loaded, _: &S, _: &[Step]) -> Result<(), Failure> {
     Err(Failure::usage(MESSAGE))
 }
 

@@ -1,17 +1,24 @@
 //! Apache Kafka as the config has it.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use semel_core::source::{NoPositions, Positions};
+use semel_core::source::{BoxFuture, NoPositions, Positions};
 use semel_core::{Fault, Sink};
-use semel_kafka::{ClientOptions, KafkaOptions, KafkaSink, KafkaSinkOptions, KafkaSource, StartAt};
+use semel_kafka::{
+    ClientOptions, KafkaOptions, KafkaSink, KafkaSinkOptions, KafkaSource, PartitionReport, StartAt,
+};
 
 use super::{Close, Opened};
 use crate::check::{Code, Finding};
+use crate::cli;
 use crate::config::{Assignor, Kafka, Loaded, Secret, nearest};
+use crate::doctor::{Reading, Standing, warning};
 use crate::exit::Failure;
+use crate::http::{Lag, PATIENCE, Pulse};
 use crate::out;
+use crate::rewind::{Move, Step};
 
 /// How long the goodbye may take: the broker needs an answer or two.
 const CLOSE_WITHIN: Duration = Duration::from_secs(10);
@@ -116,6 +123,38 @@ pub(super) async fn open(
     }))
 }
 
+/// What tells whether the brokers are there.
+pub(super) fn pulse(
+    loaded: &Loaded,
+    settings: &Kafka,
+    source: Arc<KafkaSource>,
+) -> Result<Arc<dyn Pulse>, Failure> {
+    let probe = semel_kafka::Pulse::open(&options(loaded, settings, 1)?, PATIENCE)
+        .map_err(|fault| Failure::fault("kafka", &fault))?;
+    Ok(Arc::new(Member { source, probe }))
+}
+
+/// The group's member, and a connection of its own beside it.
+struct Member {
+    source: Arc<KafkaSource>,
+    probe: semel_kafka::Pulse,
+}
+
+impl Pulse for Member {
+    fn beat(&self) -> BoxFuture<'_, Result<Vec<Lag>, String>> {
+        Box::pin(async move {
+            if let Some(trouble) = self.source.trouble() {
+                return Err(trouble);
+            }
+            self.probe.beat().await.map_err(|fault| fault.detail())?;
+            let lags = self.source.lag().into_iter();
+            Ok(lags
+                .map(|(partition, count)| Lag::Messages(partition, count))
+                .collect())
+        })
+    }
+}
+
 pub(super) async fn close(source: &KafkaSource) {
     if let Err(fault) = source.close(CLOSE_WITHIN).await {
         out::say(&fault.detail());
@@ -196,6 +235,194 @@ fn finding(loaded: &Loaded, name: &str, settings: &Kafka, sentence: String) -> F
         &["sources", name, table, option],
         format!("{sentence}{hint}"),
     )
+}
+
+/// Broker times shorter than this are told: an outage of a weekend outlives them.
+const RETENTION_MS_MIN: u64 = 3 * 24 * 60 * 60 * 1000;
+
+/// What the broker and the ledger say of each partition.
+pub(super) async fn examine(
+    loaded: &Loaded,
+    reading: &Reading<'_>,
+    settings: &Kafka,
+) -> (Vec<Standing>, Vec<Finding>) {
+    match asked(loaded, reading, settings).await {
+        Err(why) => (Vec::new(), vec![super::away(loaded, reading, why)]),
+        Ok((reports, retention)) => {
+            let mut found = disagreements(loaded, reading, &reports);
+            found.extend(short_retentions(loaded, reading, &retention));
+            let places = reports.into_iter().map(|report| {
+                let topic = report.partition.rsplit_once('/').map(|(topic, _)| topic);
+                Standing {
+                    consumer: reading.consumer.to_owned(),
+                    source: reading.source.to_owned(),
+                    ledger: report.ledger,
+                    broker: report.committed,
+                    first: Some(report.low),
+                    end: Some(report.high),
+                    ready: None,
+                    retention_ms: topic.and_then(|topic| *retention.get(topic)?),
+                    partition: report.partition,
+                }
+            });
+            (places.collect(), found)
+        }
+    }
+}
+
+type Retention = HashMap<String, Option<u64>>;
+
+async fn asked(
+    loaded: &Loaded,
+    reading: &Reading<'_>,
+    settings: &Kafka,
+) -> Result<(Vec<PartitionReport>, Retention), String> {
+    let options = options(loaded, settings, 1).map_err(|failure| failure.lines.join("; "))?;
+    let reports = semel_kafka::inspect(&options, reading.positions.clone())
+        .await
+        .map_err(|fault| fault.detail())?;
+    let retention = semel_kafka::retention_ms(&options)
+        .await
+        .map_err(|fault| fault.detail())?;
+    Ok((reports, retention))
+}
+
+fn disagreements(
+    loaded: &Loaded,
+    reading: &Reading<'_>,
+    reports: &[PartitionReport],
+) -> Vec<Finding> {
+    let path = ["sources", reading.source];
+    let mut found = Vec::new();
+    for report in reports {
+        if let Err(why) = &report.start {
+            found.push(loaded.finding(Code::Disagree, &path, why));
+        }
+        if report.removed > 0 {
+            let message = format!(
+                "kafka {}: the broker removed {} offsets before they were handled (its retention); reading goes on behind them, at {}. Send them \
+                 again from their sender",
+                report.partition, report.removed, report.low
+            );
+            found.push(warning(loaded.finding(Code::Removed, &path, message)));
+        }
+    }
+    found
+}
+
+fn short_retentions(loaded: &Loaded, reading: &Reading<'_>, retention: &Retention) -> Vec<Finding> {
+    let mut short: Vec<(&String, u64)> = retention
+        .iter()
+        .filter_map(|(topic, kept)| Some((topic, (*kept)?)))
+        .filter(|(_, kept)| *kept < RETENTION_MS_MIN)
+        .collect();
+    short.sort_unstable();
+    let found = short.into_iter().map(|(topic, kept)| {
+        let message = format!(
+            "the broker keeps what is in topic `{topic}` for {} (`retention.ms = {kept}`), and the ledger its keys for ever: what an outage or a \
+             restore keeps from being read for longer than that is gone. Keep it longer than your longest outage, and than your oldest backup",
+            words(kept)
+        );
+        let path = ["sources", reading.source, "topics"];
+        warning(loaded.finding(Code::ShortRetention, &path, message))
+    });
+    found.collect()
+}
+
+fn words(ms: u64) -> String {
+    match ms / 60_000 {
+        0 => format!("{} s", ms / 1000),
+        minutes @ 1..=119 => format!("{minutes} minutes"),
+        minutes => format!("{} hours", minutes / 60),
+    }
+}
+
+/// What a rewind sets back: the group to the ledger's position where it is ahead of it, both to the first record of a
+/// topic that was made again, or the group to the place that was named.
+pub(super) async fn steps(
+    loaded: &Loaded,
+    reading: &Reading<'_>,
+    settings: &Kafka,
+    args: &cli::Rewind,
+) -> Result<Vec<Step>, Failure> {
+    let options = options(loaded, settings, 1)?;
+    let reports = semel_kafka::inspect(&options, reading.positions.clone())
+        .await
+        .map_err(|fault| Failure::fault(&format!("source `{}`", reading.source), &fault))?;
+    let partitions = reports.iter().map(|report| report.partition.as_str());
+    let wanted = super::wanted(partitions, args)?;
+    let mut steps = Vec::new();
+    for report in reports
+        .iter()
+        .filter(|report| wanted.contains(&report.partition.as_str()))
+    {
+        // Of a partition that the ledger does not know, `start_at` decides.
+        let Some(next) = report.ledger else { continue };
+        let known = Step {
+            partition: report.partition.clone(),
+            ledger: None,
+            broker: None,
+        };
+        let broker = |to| {
+            Some(Move {
+                from: report.committed,
+                to,
+            })
+        };
+        if report.made_again {
+            steps.push(Step {
+                ledger: Some(Move {
+                    from: Some(next),
+                    to: report.low,
+                }),
+                broker: broker(report.low),
+                ..known
+            });
+        } else if let Some(to) = args.to {
+            placed(report, next, to)?;
+            steps.push(Step {
+                broker: broker(to),
+                ..known
+            });
+        } else if report.committed.is_some_and(|committed| committed > next) {
+            steps.push(Step {
+                broker: broker(next.max(report.low)),
+                ..known
+            });
+        }
+    }
+    Ok(steps)
+}
+
+/// A place that can be gone back to.
+fn placed(report: &PartitionReport, next: u64, to: u64) -> Result<(), Failure> {
+    let partition = &report.partition;
+    if to > next {
+        return Err(Failure::usage(format!(
+            "{partition}: {to} is beyond the ledger's position {next}: that would skip messages, which a rewind never does"
+        )));
+    }
+    if to < report.low {
+        return Err(Failure::usage(format!(
+            "{partition}: {to} is gone; the first offset that the broker still has is {}",
+            report.low
+        )));
+    }
+    Ok(())
+}
+
+pub(super) async fn set_back(
+    loaded: &Loaded,
+    settings: &Kafka,
+    steps: &[Step],
+) -> Result<(), Failure> {
+    let to: Vec<(String, u64)> = steps
+        .iter()
+        .filter_map(|step| Some((step.partition.clone(), step.broker?.to)))
+        .collect();
+    semel_kafka::rewind(&options(loaded, settings, 1)?, &to)
+        .await
+        .map_err(|fault| Failure::fault("the group was not set back", &fault))
 }
 
 pub(super) async fn try_to_reach(loaded: &Loaded, settings: &Kafka) -> Result<(), String> {

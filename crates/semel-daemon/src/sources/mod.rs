@@ -2,15 +2,20 @@
 
 use std::sync::Arc;
 
-use semel_core::source::Positions;
+use semel_core::source::{BoxFuture, Positions};
 use semel_core::{Fault, Sink, Source};
 use semel_file::{FileSource, StdinSource};
 
-use crate::check::Finding;
+use crate::check::{Code, Finding};
+use crate::cli;
 use crate::config::{self, Consumer, Format, Loaded};
+use crate::doctor::{Reading, Standing};
 use crate::exit::Failure;
+use crate::http::{Lag, Pulse};
+use crate::rewind::Step;
 
 mod absent;
+mod file;
 #[cfg(feature = "kafka")]
 mod kafka;
 #[cfg(not(feature = "kafka"))]
@@ -58,6 +63,42 @@ impl Close {
             #[cfg(feature = "rabbitmq")]
             Self::Rabbitmq(source) => source.close().await,
         }
+    }
+}
+
+/// What tells whether an opened source is there.
+///
+/// # Errors
+///
+/// It cannot be made of these settings.
+pub(crate) async fn pulse(
+    loaded: &Loaded,
+    name: &str,
+    close: &Close,
+    positions: Arc<dyn Positions>,
+) -> Result<Arc<dyn Pulse>, Failure> {
+    let Some(source) = loaded.config.sources.get(name) else {
+        return Err(Failure::usage(format!("there is no source `{name}`")));
+    };
+    Ok(match (source, close) {
+        (config::Source::File(file), _) => Arc::new(file::Paths::new(loaded, file, positions)),
+        (config::Source::Queue(queue), _) => queue::pulse(loaded, queue).await?,
+        #[cfg(feature = "kafka")]
+        (config::Source::Kafka(settings), Close::Kafka(source)) => {
+            kafka::pulse(loaded, settings, source.clone())?
+        }
+        #[cfg(feature = "rabbitmq")]
+        (_, Close::Rabbitmq(source)) => Arc::new(rabbitmq::Channel::new(source.clone())),
+        (_, _) => Arc::new(Always),
+    })
+}
+
+/// A source that is always there.
+struct Always;
+
+impl Pulse for Always {
+    fn beat(&self) -> BoxFuture<'_, Result<Vec<Lag>, String>> {
+        Box::pin(std::future::ready(Ok(Vec::new())))
     }
 }
 
@@ -139,6 +180,84 @@ fn format(format: Format) -> semel_file::Format {
         Format::Jsonl => semel_file::Format::JsonLines,
         Format::Csv => semel_file::Format::Csv,
     }
+}
+
+/// What the ledger and a source say of each of its partitions, for `doctor`.
+pub(crate) async fn examine(
+    loaded: &Loaded,
+    reading: &Reading<'_>,
+) -> (Vec<Standing>, Vec<Finding>) {
+    match reading.settings {
+        config::Source::File(settings) => file::examine(loaded, reading, settings).await,
+        config::Source::Kafka(settings) => kafka::examine(loaded, reading, settings).await,
+        config::Source::Rabbitmq(settings) => rabbitmq::examine(loaded, reading, settings).await,
+        config::Source::Queue(settings) => queue::examine(loaded, reading, settings).await,
+        config::Source::Stdin(_) => (Vec::new(), Vec::new()),
+    }
+}
+
+/// What a rewind would set back, partition by partition.
+///
+/// # Errors
+///
+/// The place is none to go back to, or the source is away.
+pub(crate) async fn steps(
+    loaded: &Loaded,
+    reading: &Reading<'_>,
+    args: &cli::Rewind,
+) -> Result<Vec<Step>, Failure> {
+    match reading.settings {
+        config::Source::File(settings) => file::steps(reading, settings, args).await,
+        config::Source::Kafka(settings) => kafka::steps(loaded, reading, settings, args).await,
+        config::Source::Rabbitmq(_) | config::Source::Queue(_) | config::Source::Stdin(_) => {
+            Ok(Vec::new())
+        }
+    }
+}
+
+/// Sets the broker's own positions back.
+///
+/// # Errors
+///
+/// The broker is away, or the group has running members.
+pub(crate) async fn set_back(
+    loaded: &Loaded,
+    reading: &Reading<'_>,
+    steps: &[Step],
+) -> Result<(), Failure> {
+    match reading.settings {
+        config::Source::Kafka(settings) => kafka::set_back(loaded, settings, steps).await,
+        config::Source::File(_)
+        | config::Source::Rabbitmq(_)
+        | config::Source::Queue(_)
+        | config::Source::Stdin(_) => Ok(()),
+    }
+}
+
+/// Those of a source's partitions that a rewind is about.
+fn wanted<'p>(
+    partitions: impl Iterator<Item = &'p str>,
+    args: &cli::Rewind,
+) -> Result<Vec<&'p str>, Failure> {
+    let mut all: Vec<&str> = partitions.collect();
+    let Some(wanted) = &args.partition else {
+        return Ok(all);
+    };
+    let hint = config::nearest(wanted, all.iter().copied());
+    let hint = hint.map_or(String::new(), |near| format!(", did you mean `{near}`?"));
+    all.retain(|partition| partition == wanted);
+    if all.is_empty() {
+        return Err(Failure::usage(format!(
+            "`{}` has no partition `{wanted}`{hint}",
+            args.source
+        )));
+    }
+    Ok(all)
+}
+
+/// A source that did not answer.
+fn away(loaded: &Loaded, reading: &Reading<'_>, why: String) -> Finding {
+    loaded.finding(Code::SourceAway, &["sources", reading.source], why)
 }
 
 /// Opens a source as a sink.

@@ -2,14 +2,16 @@
 
 use std::sync::Arc;
 
-use semel_core::source::Positions;
+use semel_core::source::{BoxFuture, Positions};
 use semel_core::{Fault, Sink};
 use semel_rabbitmq::{RabbitOptions, RabbitSink, RabbitSinkOptions, RabbitSource};
 
 use super::{Close, Opened};
 use crate::check::{Code, Finding, Level};
 use crate::config::{Declare, Loaded, Rabbitmq};
+use crate::doctor::{Reading, Standing};
 use crate::exit::Failure;
+use crate::http::{Lag, Pulse};
 
 fn options(
     loaded: &Loaded,
@@ -74,6 +76,31 @@ pub(super) async fn open(
     }))
 }
 
+/// The channel, as its client knows it: a silent broker is lost after `liveness_ms`.
+pub(super) struct Channel(Arc<RabbitSource>);
+
+impl Channel {
+    pub(super) fn new(source: Arc<RabbitSource>) -> Self {
+        Self(source)
+    }
+}
+
+impl Pulse for Channel {
+    fn beat(&self) -> BoxFuture<'_, Result<Vec<Lag>, String>> {
+        let status = self.0.status();
+        let beat = match (status.away, status.depth) {
+            (Some(away), _) => Err(away.to_string()),
+            (None, None) => Ok(Vec::new()),
+            (None, Some(depth)) => {
+                let unsettled = u64::try_from(status.unsettled).unwrap_or(u64::MAX);
+                let count = u64::from(depth.ready).saturating_add(unsettled);
+                Ok(vec![Lag::Messages("queue".to_owned(), count)])
+            }
+        };
+        Box::pin(std::future::ready(beat))
+    }
+}
+
 pub(super) async fn sink(
     loaded: &Loaded,
     settings: &Rabbitmq,
@@ -114,6 +141,33 @@ pub(super) fn findings(
         }
     };
     found.into_iter().map(finding).collect()
+}
+
+/// What waits in the queue. It has no positions: what is acked is gone there.
+pub(super) async fn examine(
+    loaded: &Loaded,
+    reading: &Reading<'_>,
+    settings: &Rabbitmq,
+) -> (Vec<Standing>, Vec<Finding>) {
+    let looked = match url(loaded, settings) {
+        Ok(url) => semel_rabbitmq::inspect(&options(loaded, settings, url, 1))
+            .await
+            .map_err(|fault| fault.detail()),
+        Err(failure) => Err(failure.lines.join("; ")),
+    };
+    match looked {
+        Err(why) => (Vec::new(), vec![super::away(loaded, reading, why)]),
+        Ok(depth) => {
+            let place = Standing {
+                consumer: reading.consumer.to_owned(),
+                source: reading.source.to_owned(),
+                partition: settings.queue.clone(),
+                ready: Some(depth.ready.into()),
+                ..Standing::default()
+            };
+            (vec![place], Vec::new())
+        }
+    }
 }
 
 pub(super) async fn try_to_reach(loaded: &Loaded, settings: &Rabbitmq) -> Result<(), String> {

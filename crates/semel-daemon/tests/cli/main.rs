@@ -4,16 +4,22 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod bad_input;
+mod brokers;
 mod cases;
 mod commands;
 mod config;
+mod doctor;
 mod exits;
 mod kill;
 mod place;
+mod port;
+mod proxy;
+mod rewind;
 mod run;
 mod schema;
 mod secrets;
 mod shapes;
 mod stops;
+mod three_sources;
 mod vectors;
 mod words;

@@ -1,0 +1,2 @@
+-- An embedded database has no server to ask.
+SELECT 1 WHERE 0

@@ -1,0 +1,220 @@
+//! A database that was restored to an earlier state under a Kafka source: the consumer stops, the doctor explains, a
+//! rewind repairs, and no crash looks like it.
+
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
+use serde_json::json;
+
+use crate::brokers::{Rabbit, Topic};
+use crate::doctor::{codes, doctor, wallet_of};
+use crate::place::{Backend, OPENING, Place, on_both};
+use crate::schema::assert_fits;
+
+on_both!(what_was_acked_elsewhere_cannot_be_read_again_and_says_so);
+
+/// Copies every table of the place's schema into another schema, or back from it.
+fn copy(place: &Place, back: bool) {
+    let schema = place.schema().unwrap();
+    let kept = format!("{schema}_kept");
+    let act = if back {
+        format!(
+            "EXECUTE format('INSERT INTO {schema}.%1$I OVERRIDING SYSTEM VALUE SELECT * FROM {kept}.%1$I', name);"
+        )
+    } else {
+        format!("EXECUTE format('CREATE TABLE {kept}.%1$I AS TABLE {schema}.%1$I', name);")
+    };
+    let before = if back {
+        // Foreign keys are not checked while rows come in the order of names.
+        format!(
+            "SET session_replication_role = replica;
+             DO $$ DECLARE name text; BEGIN FOR name IN SELECT tablename FROM pg_tables WHERE schemaname = '{schema}' LOOP
+                 EXECUTE format('DELETE FROM {schema}.%I', name); END LOOP; END $$;"
+        )
+    } else {
+        format!("CREATE SCHEMA {kept};")
+    };
+    place.sql(&format!(
+        "{before}
+         DO $$ DECLARE name text; BEGIN FOR name IN SELECT tablename FROM pg_tables WHERE schemaname = '{schema}' LOOP
+             {act} END LOOP; END $$;"
+    ));
+}
+
+fn transfer(id: usize) -> String {
+    format!(
+        r#"{{"op":"transfer","id":"t{id}","debit":"p1","credit":"p2","asset":"EUR","amount":"1"}}"#
+    )
+}
+
+#[test]
+fn a_database_that_was_restored_is_noticed_explained_and_repaired() {
+    let place = Place::new(Backend::Postgres);
+    let topic = Topic::with("restored", &[]);
+    place.config(&wallet_of("ops", &topic.source("ops"), "lanes = 2"));
+    topic.produce(OPENING);
+    topic.produce((0..20).map(transfer));
+    place.drained(&[]);
+    copy(&place, false);
+    topic.produce((20..50).map(transfer));
+    let (_, summary) = place.drained(&[]);
+    assert_eq!(summary["outcomes"]["applied"], 30);
+    assert_eq!(codes(&doctor(&place)), [""; 0]);
+    let nothing = place.json(&["rewind", "ops", "--yes"]).ok().object();
+    assert_eq!(
+        (&nothing["done"], &nothing["steps"]),
+        (&json!(false), &json!([]))
+    );
+
+    copy(&place, true);
+    let stopped = place.semel(&["run", "--until-idle"]);
+    assert_eq!(stopped.code, 4, "{stopped:?}");
+    for part in ["55", "25", "lost commits", "semel doctor", "semel rewind"] {
+        assert!(stopped.err.contains(part), "{part}: {}", stopped.err);
+    }
+    let said = doctor(&place);
+    assert_eq!(codes(&said), ["SEMEL-0601"], "{said:#}");
+    let position = &said["positions"][0];
+    assert_eq!(
+        (&position["ledger"], &position["broker"]),
+        (&json!(25), &json!(55))
+    );
+
+    let unsaid = place.semel(&["rewind", "ops"]);
+    assert_eq!(unsaid.code, 2, "{unsaid:?}");
+    assert!(unsaid.err.contains("--yes"), "{}", unsaid.err);
+    let planned = place.json(&["rewind", "ops", "--dry-run"]).ok().object();
+    assert_fits("rewind", &planned);
+    let partition = format!("{}/0", topic.name);
+    let step =
+        json!({ "partition": partition, "ledger": null, "broker": { "from": 55, "to": 25 } });
+    assert_eq!(
+        (&planned["done"], &planned["steps"]),
+        (&json!(false), &json!([step]))
+    );
+    assert_eq!(
+        codes(&doctor(&place)),
+        ["SEMEL-0601"],
+        "a dry run changes nothing"
+    );
+    let done = place.json(&["rewind", "ops", "--yes"]).ok().object();
+    assert_eq!(
+        (&done["done"], &done["steps"]),
+        (&json!(true), &json!([step]))
+    );
+
+    assert_eq!(codes(&doctor(&place)), [""; 0]);
+    let (_, summary) = place.drained(&[]);
+    assert_eq!(summary["outcomes"]["applied"], 30, "{summary}");
+    for (account, balance) in [("p1", "950"), ("p2", "50"), ("bank", "-1000")] {
+        let shown = place.json(&["balance", account]).ok().object();
+        assert_eq!(shown["posted"], balance, "{account}");
+    }
+    place.semel(&["audit"]).ok();
+    place.sql(&format!(
+        "DROP SCHEMA {}_kept CASCADE",
+        place.schema().unwrap()
+    ));
+}
+
+#[test]
+fn crashes_and_starts_again_and_again_raise_no_alarm() {
+    let place = Place::new(Backend::Sqlite);
+    let topic = Topic::with("crashes", &[]);
+    place.config(&wallet_of(
+        "ops",
+        &topic.source("ops"),
+        "batch_count_max = 5",
+    ));
+    topic.produce(OPENING);
+    for round in 0..4 {
+        topic.produce((round * 40..(round + 1) * 40).map(transfer));
+        let mut child = place
+            .command(&["run", "--outcomes", "-"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::inherit())
+            .spawn()
+            .unwrap();
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        for _ in 0..20 {
+            assert!(
+                out.read_line(&mut String::new()).unwrap() > 0,
+                "round {round}"
+            );
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let said = doctor(&place);
+        assert_eq!(codes(&said), [""; 0], "round {round}: {said:#}");
+    }
+    // A life that was seen a moment ago may be one that still runs.
+    let refused = place.semel(&["rewind", "ops", "--yes"]);
+    assert_eq!(refused.code, 4, "{refused:?}");
+    place.drained(&[]);
+    let shown = place.json(&["balance", "p2"]).ok().object();
+    assert_eq!(shown["posted"], "160");
+}
+
+#[test]
+fn a_topic_is_read_again_from_a_place_before_the_ledgers_position_and_never_skipped() {
+    let place = Place::new(Backend::Sqlite);
+    let topic = Topic::with("again", &[]);
+    place.config(&wallet_of("ops", &topic.source("ops"), ""));
+    topic.produce(OPENING);
+    place.drained(&[]);
+    let partition = format!("{}/0", topic.name);
+    for (args, words) in [
+        (&["--to", "6"][..], "beyond the ledger's position 5"),
+        (
+            &["--to", "1", "--partition", "other/0"],
+            "has no partition `other/0`",
+        ),
+        (&["--to", "1", "--consumer", "walet"], "does not read"),
+    ] {
+        let ran = place.semel(&[&["rewind", "ops", "--yes"], args].concat());
+        assert_eq!(ran.code, 2, "{args:?}: {ran:?}");
+        assert!(ran.err.contains(words), "{args:?}: {}", ran.err);
+    }
+    let words = place
+        .semel(&[
+            "rewind",
+            "ops",
+            "--to",
+            "2",
+            "--partition",
+            &partition,
+            "--yes",
+        ])
+        .ok()
+        .out;
+    assert!(
+        words.contains("the broker's position from 5 to 2"),
+        "{words}"
+    );
+    let (_, summary) = place.drained(&[]);
+    assert_eq!(summary["outcomes"]["duplicate"], 3, "{summary}");
+    // And once more from nothing: the topic made again is read from its first record.
+    topic.make_again();
+    topic.produce(&OPENING[..2]);
+    assert_eq!(place.semel(&["run", "--until-idle"]).code, 4);
+    assert_eq!(codes(&doctor(&place)), ["SEMEL-0601"]);
+    let done = place.json(&["rewind", "ops", "--yes"]).ok().object();
+    assert_eq!(done["steps"][0]["ledger"], json!({ "from": 5, "to": 0 }));
+    let (_, summary) = place.drained(&[]);
+    assert_eq!(summary["outcomes"]["duplicate"], 2, "{summary}");
+}
+
+fn what_was_acked_elsewhere_cannot_be_read_again_and_says_so(place: Place) {
+    let rabbit = Rabbit::queue("rewind");
+    let queue = "[sources.inbox]\ntype = \"queue\"\nname = \"inbox\"\n";
+    for (name, source) in [("inbox", queue), ("bets", &rabbit.source("bets"))] {
+        place.config(&wallet_of(name, source, ""));
+        place.semel(&["migrate"]).ok();
+        let ran = place.semel(&["rewind", name, "--yes"]);
+        assert_eq!(ran.code, 2, "{ran:?}");
+        assert!(ran.err.contains("Publish it again"), "{}", ran.err);
+    }
+    let ran = place.semel(&["rewind", "bet", "--yes"]);
+    assert_eq!(ran.code, 2);
+    assert!(ran.err.contains("did you mean `bets`?"), "{}", ran.err);
+}
