@@ -219,7 +219,7 @@ async fn set_back<L: Register + Forget>(
     let failed = |fault| Failure::fault("the ledger's position was not set back", &fault);
     if matches!(reading.settings, Source::File(_)) {
         let forgotten = ledger.forget(consumer, source, &step.partition).await;
-        return forgotten.map_err(|fault| failed(fault));
+        return forgotten.map_err(failed);
     }
     let args = [
         Value::Int(consumer_number.into()),

@@ -139,13 +139,16 @@ const UPKEEP: Duration = Duration::from_secs(5);
 
 static METADATA: Metadata<'static> = Metadata::new("semel", Level::INFO, None);
 
+/// Partitions by consumer and source.
+type Partitions = BTreeMap<(String, String), BTreeSet<String>>;
+
 /// All metrics of the process.
 #[derive(Clone)]
 pub(crate) struct Gauges {
     recorder: Arc<PrometheusRecorder>,
     handle: PrometheusHandle,
     /// Partitions whose lag was told, so that those that have gone are not told for ever.
-    partitions: Arc<Mutex<BTreeMap<(String, String), BTreeSet<String>>>>,
+    partitions: Arc<Mutex<Partitions>>,
 }
 
 impl Gauges {

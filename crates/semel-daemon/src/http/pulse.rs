@@ -85,3 +85,17 @@ async fn in_time<T>(beat: impl Future<Output = Result<T, String>>) -> Result<T, 
         .await
         .unwrap_or_else(|_| Err(format!("no answer within {} s", PATIENCE.as_secs())))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_outage_is_told_within_ten_seconds() {
+        let ten = Duration::from_secs(10);
+        assert!(INTERVAL + PATIENCE < ten);
+        let rabbitmq: crate::config::Rabbitmq =
+            serde_json::from_str(r#"{"url":"amqp://h","queue":"q"}"#).unwrap();
+        assert!(INTERVAL + Duration::from_millis(rabbitmq.liveness_ms) < ten);
+    }
+}

@@ -161,7 +161,7 @@ fn t45_t46_a_queue_that_would_lose_messages_is_told() {
     let kind = ("x-delivery-limit", AMQPValue::LongInt(5));
     let exchange = AMQPValue::LongString("amq.fanout".into());
     let (lossy, safe) = (
-        Rabbit::with("lossy", &[kind.clone()]),
+        Rabbit::with("lossy", std::slice::from_ref(&kind)),
         Rabbit::with("safe", &[kind, ("x-dead-letter-exchange", exchange)]),
     );
     place.write_lines("ops.jsonl", OPENING);

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Stdio};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -22,6 +23,8 @@ const BOUND: Duration = Duration::from_secs(120);
 struct Served {
     child: Child,
     address: String,
+    /// What it said since.
+    heard: Arc<Mutex<Vec<String>>>,
 }
 
 impl Served {
@@ -41,16 +44,22 @@ impl Served {
                 break address.to_owned();
             }
         };
+        let heard = Arc::<Mutex<Vec<String>>>::default();
+        let hearing = heard.clone();
         std::thread::spawn(move || {
-            said.lines()
-                .map_while(Result::ok)
-                .for_each(|line| eprintln!("{line}"))
+            let lines = said.lines().map_while(Result::ok);
+            lines.for_each(|line| hearing.lock().unwrap().push(line));
         });
-        Self { child, address }
+        Self {
+            child,
+            address,
+            heard,
+        }
     }
 
     fn get(&self, path: &str) -> (u16, String) {
-        let mut stream = TcpStream::connect(&self.address).expect("the port is open");
+        let mut stream = TcpStream::connect(&self.address)
+            .unwrap_or_else(|error| panic!("{error}; it said {:?}", self.heard.lock().unwrap()));
         let ask = format!("GET {path} HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n");
         stream.write_all(ask.as_bytes()).unwrap();
         let mut answer = String::new();
@@ -59,14 +68,14 @@ impl Served {
         (head[9..12].parse().unwrap(), body.to_owned())
     }
 
-    /// Asks until the answer is as wanted; returns how long that took.
+    /// Asks until the answer is as wanted.
     #[track_caller]
-    fn until(&self, path: &str, wanted: impl Fn(u16, &str) -> bool) -> Duration {
+    fn until(&self, path: &str, wanted: impl Fn(u16, &str) -> bool) {
         let since = Instant::now();
         loop {
             let (status, body) = self.get(path);
             if wanted(status, &body) {
-                return since.elapsed();
+                return;
             }
             assert!(since.elapsed() < BOUND, "{path}: {status} {body}");
             std::thread::sleep(Duration::from_millis(50));
@@ -81,8 +90,7 @@ impl Served {
     /// Waits until it is not ready, and says why.
     #[track_caller]
     fn until_red(&self) -> Value {
-        let took = self.until("/readyz", |status, _| status == 503);
-        eprintln!("red after {took:?}");
+        self.until("/readyz", |status, _| status == 503);
         let red: Value = serde_json::from_str(&self.get("/readyz").1).unwrap();
         assert_fits("readyz", &red);
         red
