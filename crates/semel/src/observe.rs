@@ -10,7 +10,7 @@ use semel_core::{Code, Key, Outcome};
 /// A delivery that ended, told after the commit that made it so.
 #[derive(Debug, Clone)]
 pub struct Ended {
-    /// Index of the source, in the order in which the consumer was given them.
+    /// Index of the source among those that were attached, in the order in which their names were given.
     pub source: usize,
     /// Number of the delivery within its source and partition, from 0, in the order of arrival.
     pub sequence: u64,
