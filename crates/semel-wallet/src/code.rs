@@ -48,7 +48,7 @@ codes! {
         TooOld = "too_old": "Older than the horizon of a pruned ledger.",
         KeyReused = "key_reused": "The id was used before with other content; `field` names what differs.",
         UnknownOp = "unknown_op": "The wallet knows no such operation.",
-        Poison = "poison": "The message breaks the handler, or never succeeded within its attempts.",
+        Poison = "poison": "The message breaks the handler, ends the process, or never succeeded within its attempts.",
         LateWin = "late_win": "A win for a completed or cancelled round, while the policy is `late_win = \"dead\"`.",
     }
 }
