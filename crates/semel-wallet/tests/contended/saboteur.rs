@@ -267,6 +267,11 @@ impl Rows for Lane<PgUnit> {
         })
     }
 
+    /// Not by way of `insert`: the journal's identity is not unique, so nothing is to be collided with.
+    async fn append(&mut self, table: &'static Table, values: &[Value]) -> Result<usize, Fault> {
+        self.by.watch(self.inner.append(table, values).await)
+    }
+
     async fn update(&mut self, table: &'static Table, values: &[Value]) -> Result<usize, Fault> {
         self.by.watch(self.inner.update(table, values).await)
     }
