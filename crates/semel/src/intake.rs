@@ -132,15 +132,19 @@ impl<L: Ledger, H: Handler<L::Unit>> Intake<L, H> {
         match received {
             Received::Batch(deliveries) => {
                 self.shared.set_flow(self.feed, Flow::Open);
-                let mut rest = deliveries.into_iter();
+                let (mut rest, mut back, mut more) = (deliveries.into_iter(), Vec::new(), true);
                 while let Some(delivery) = rest.next() {
-                    if let Err(delivery) = self.admit(delivery).await {
-                        let back = std::iter::once(delivery).chain(rest);
-                        give_back(&self.shared, self.feed, back.map(|d| d.receipt)).await;
-                        return false;
+                    match self.admit(delivery).await {
+                        Ok(gone) => back.extend(gone),
+                        Err(delivery) => {
+                            more = false;
+                            back.push(delivery.receipt);
+                            back.extend(rest.by_ref().map(|d| d.receipt));
+                        }
                     }
                 }
-                true
+                give_back(&self.shared, self.feed, back.into_iter()).await;
+                more
             }
             Received::Drained => {
                 self.shared.set_flow(self.feed, Flow::Drained);
@@ -153,8 +157,9 @@ impl<L: Ledger, H: Handler<L::Unit>> Intake<L, H> {
         }
     }
 
-    /// Waits for memory, then routes. Gives the delivery back when the consumer stops meanwhile.
-    async fn admit(&mut self, delivery: Delivery) -> Result<(), Delivery> {
+    /// Waits for memory, then routes. Gives the delivery back when the consumer stops meanwhile, and the receipt when
+    /// its lane has gone.
+    async fn admit(&mut self, delivery: Delivery) -> Result<Option<Receipt>, Delivery> {
         let shared = self.shared.clone();
         let wanted = delivery
             .message
@@ -171,11 +176,10 @@ impl<L: Ledger, H: Handler<L::Unit>> Intake<L, H> {
                 permit = shared.budget.clone().acquire_many_owned(wanted) => permit.expect("the budget is never closed"),
             },
         };
-        self.route(delivery, permit).await;
-        Ok(())
+        Ok(self.route(delivery, permit))
     }
 
-    async fn route(&mut self, delivery: Delivery, permit: OwnedSemaphorePermit) {
+    fn route(&mut self, delivery: Delivery, permit: OwnedSemaphorePermit) -> Option<Receipt> {
         let Delivery {
             receipt,
             message,
@@ -245,21 +249,13 @@ impl<L: Ledger, H: Handler<L::Unit>> Intake<L, H> {
             }),
             ticket,
         };
-        if let Err(SendError(queued)) = self.lanes[lane].send(queued) {
-            self.pass(queued).await;
-        }
-    }
-
-    /// A lane that has gone is a consumer that stops: the delivery goes back at once, and not only when its lease or
-    /// its channel ends.
-    async fn pass(&self, queued: Queued<H::Work>) {
-        if let Some(stub) = queued.ticket.stub {
-            let partition = &queued.item.case.message.position.partition;
-            self.shared
-                .observer
-                .passed(stub.feed, partition, stub.sequence);
-            give_back(&self.shared, stub.feed, std::iter::once(stub.receipt)).await;
-        }
+        // A lane that has gone is a consumer that stops: the delivery goes back at once, and not only when its lease
+        // or its channel ends.
+        let SendError(queued) = self.lanes[lane].send(queued).err()?;
+        let stub = queued.ticket.stub?;
+        let partition = &queued.item.case.message.position.partition;
+        shared.observer.passed(stub.feed, partition, stub.sequence);
+        Some(stub.receipt)
     }
 }
 

@@ -1,11 +1,12 @@
 //! How the program ends when it cannot go on: one exit code for one kind of reason, on every database and broker.
 
 use std::io::{BufRead, BufReader};
-use std::process::{Child, ChildStdout, Stdio};
+use std::process::ChildStdout;
 
 use serde_json::{Value, json};
 
 use crate::place::{Backend, OPENING, Place, on_both};
+use crate::run::waiting;
 
 on_both!(
     what_is_not_known_is_exit_code_1,
@@ -141,26 +142,6 @@ fn tables_that_need_a_newer_program_are_exit_code_4(place: Place) {
         assert_eq!(ran.code, 4, "{command:?}: {ran:?}");
         assert!(ran.err.contains("run a newer program"), "{}", ran.err);
     }
-}
-
-/// A consumer of a queue that has applied one message and waits for the next.
-fn waiting(place: &Place) -> (Child, BufReader<ChildStdout>) {
-    place.config(
-        "[sources.inbox]\ntype = \"queue\"\nname = \"inbox\"\n\
-         [consumers.wallet]\nsources = [\"inbox\"]\nhandler = \"wallet\"\n[consumers.wallet.wallet]\nassets = { EUR = 2 }\n",
-    );
-    place.write_lines("ops.jsonl", [OPENING[0]]);
-    place.semel(&["publish", "inbox", "ops.jsonl"]).ok();
-    let mut child = place
-        .command(&["run", "--json", "--outcomes", "-"])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut out = BufReader::new(child.stdout.take().unwrap());
-    // The first outcome is the sign that it runs.
-    out.read_line(&mut String::new()).unwrap();
-    (child, out)
 }
 
 fn summary(out: &mut BufReader<ChildStdout>) -> Value {

@@ -228,8 +228,8 @@ fn csv_records_are_messages_too() {
     assert_eq!(outcomes, ["applied"; 3], "{lines:?}");
 }
 
-/// A run that waits for messages: a queue never ends.
-fn waiting(place: &Place) -> (Child, BufReader<std::process::ChildStdout>) {
+/// A consumer of a queue, which never ends: it has applied one message and waits for the next.
+pub(crate) fn waiting(place: &Place) -> (Child, BufReader<std::process::ChildStdout>) {
     place.config(
         "[sources.inbox]\ntype = \"queue\"\nname = \"inbox\"\n\
          [consumers.wallet]\nsources = [\"inbox\"]\nhandler = \"wallet\"\n[consumers.wallet.wallet]\nassets = { EUR = 2 }\n",
