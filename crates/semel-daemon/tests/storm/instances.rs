@@ -4,8 +4,10 @@ use std::fs::OpenOptions;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
+use crate::servers::end_of;
+
 /// A database or broker could not be reached when it started: the one reason to end by itself in a storm.
-const AWAY: i32 = 3;
+pub(crate) const AWAY: i32 = 3;
 /// Drained after SIGTERM.
 const TERMINATED: i32 = 143;
 
@@ -44,15 +46,18 @@ impl Instance {
         self.folder.join(format!("instance-{}.log", self.number))
     }
 
+    /// What it said last.
+    pub(crate) fn tell(&self) -> String {
+        let end = end_of(&self.log(), 10);
+        format!("--- the end of instance {}'s log\n{end}\n", self.number)
+    }
+
     /// Starts it unless it lives.
     pub(crate) fn keep(&mut self) {
         if let Some(child) = &mut self.child
             && let Some(status) = child.try_wait().unwrap()
         {
-            let log = std::fs::read_to_string(self.log()).unwrap_or_default();
-            let from = log.len().saturating_sub(2_000);
-            let end = log.get(from..).unwrap_or_default();
-            assert_eq!(status.code(), Some(AWAY), "instance {}: {end}", self.number);
+            assert_eq!(status.code(), Some(AWAY), "{}", self.tell());
             self.gave_up += 1;
             self.child = None;
         }
@@ -78,7 +83,8 @@ impl Instance {
         let mut child = self.child.take().unwrap();
         let told = Command::new("kill").arg(child.id().to_string()).status();
         assert!(told.unwrap().success());
-        assert_eq!(child.wait().unwrap().code(), Some(TERMINATED));
+        let ended = child.wait().unwrap().code();
+        assert_eq!(ended, Some(TERMINATED), "{}", self.tell());
     }
 }
 

@@ -20,13 +20,18 @@ use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use instances::{Instance, semel};
+use instances::{AWAY, Instance, semel};
 use semel_wallet::workload::{Shape, Workload, generate};
 use servers::Servers;
 use verdict::Model;
 
-/// Calm must drain what is left within this, on the slowest machine.
-const CALM: Duration = Duration::from_secs(180);
+/// What gets nothing done for so long hangs: no machine is that slow.
+const HANG: Duration = Duration::from_secs(600);
+
+/// Between two tries.
+const REST: Duration = Duration::from_millis(400);
+
+const QUEUE: &str = "ops";
 
 const INSTANCES: usize = 3;
 
@@ -84,6 +89,15 @@ fn killed_in_random_order_instances_brokers_and_database_lose_nothing_and_do_not
     let rounds = write(&place, &workload, force.rounds);
     runtime.block_on(servers.make_topic("ops", 4));
     done(&place, &["run", "--config", "setup.toml", "--until-idle"]);
+    // RabbitMQ writes down the name of a new quorum queue's Raft member up to a second late. Killed before, it starts
+    // a new member in its place, without an election and without what the old one had confirmed: nobody could
+    // publish or consume any more. That is a defect of the broker, told in docs/guides/rabbitmq.md, which
+    // decides nothing here: the queue is made before the first blow, and a stop in good order writes all down.
+    done(
+        &place,
+        &["run", "--config", "instance-0.toml", "--until-idle"],
+    );
+    servers.restart(&["rabbitmq"]);
 
     let mut storm = Storm::new(&place, &servers, force.pause_ms);
     let begin = Instant::now();
@@ -143,7 +157,7 @@ fn configure(place: &Path, servers: &Servers) {
             format!(
                 "{ledger}[sources.log]\ntype = \"kafka\"\nbrokers = [\"{}\"]\ntopics = [\"ops\"]\n\
                  group = \"wallet\"\nstart_at = \"earliest\"\nsession_timeout_ms = 6000\n{member}\
-                 [sources.queue]\ntype = \"rabbitmq\"\nurl = \"{}\"\nqueue = \"ops\"\ndeclare = \"quorum\"\n\
+                 [sources.queue]\ntype = \"rabbitmq\"\nurl = \"{}\"\nqueue = \"{QUEUE}\"\ndeclare = \"quorum\"\n\
                  prefetch = 500\n[consumers.wallet]\nsources = [\"log\", \"queue\"]\n{wallet}",
                 servers.kafka, servers.rabbitmq
             ),
@@ -176,12 +190,21 @@ fn slices(lines: &[Vec<u8>]) -> Vec<&[u8]> {
 
 const TARGETS: [&str; 2] = ["log", "queue"];
 
-/// Runs the program to its end, which is a good one.
+/// Runs the program to its end, which is a good one. A start that a server's slowness ended is tried again, as of any
+/// instance.
 fn done(place: &PathBuf, args: &[&str]) {
-    let ran = semel(place, args).output().unwrap();
-    let words = String::from_utf8_lossy(&ran.stderr);
-    let said = String::from_utf8_lossy(&ran.stdout);
-    assert!(ran.status.success(), "semel {args:?}: {words}{said}");
+    let begin = Instant::now();
+    loop {
+        let ran = semel(place, args).output().unwrap();
+        if ran.status.success() {
+            return;
+        }
+        let again = ran.status.code() == Some(AWAY) && begin.elapsed() < HANG;
+        let words = String::from_utf8_lossy(&ran.stderr);
+        let said = String::from_utf8_lossy(&ran.stdout);
+        assert!(again, "semel {args:?}: {words}{said}");
+        std::thread::sleep(REST);
+    }
 }
 
 struct Storm<'a> {
@@ -225,13 +248,15 @@ impl<'a> Storm<'a> {
         self.strike(&victims);
         self.pause();
         self.revive(&victims);
-        // A queue is made by the first instance that lives long enough: so they are kept alive meanwhile.
         while !publishing.iter().all(JoinHandle::is_finished) {
             self.instances.iter_mut().for_each(Instance::keep);
             std::thread::sleep(Duration::from_millis(50));
         }
         for publisher in publishing {
-            self.published_again += publisher.join().unwrap();
+            match publisher.join().unwrap() {
+                Ok(again) => self.published_again += again,
+                Err(words) => panic!("{words}\n{}", self.tell()),
+            }
         }
         self.instances.iter_mut().for_each(Instance::keep);
     }
@@ -284,9 +309,18 @@ impl<'a> Storm<'a> {
     /// Nobody is killed any more: what lives drains all by itself, and then ends well.
     fn calm(&mut self, runtime: &tokio::runtime::Runtime, model: &Model) {
         self.instances.iter_mut().for_each(Instance::keep);
-        runtime.block_on(model.drained(&self.servers.postgres, CALM));
+        let drained = runtime.block_on(model.drained(&self.servers.postgres, HANG));
+        if let Err(words) = drained {
+            panic!("{words}\n{}", self.tell());
+        }
         self.instances.iter_mut().for_each(Instance::keep);
         self.instances.iter_mut().for_each(Instance::end_well);
+    }
+
+    /// What everybody said last.
+    fn tell(&self) -> String {
+        let instances: String = self.instances.iter().map(Instance::tell).collect();
+        format!("{}{instances}", self.servers.tell(QUEUE))
     }
 
     fn report(&self, blew: Duration, deliveries: &verdict::Deliveries) {
@@ -306,8 +340,9 @@ impl<'a> Storm<'a> {
     }
 }
 
-/// Publishes a chunk until its end is confirmed, as an at-least-once producer does; how often it began again.
-fn publish(place: &Path, target: &'static str, chunk: usize) -> JoinHandle<u32> {
+/// Publishes a chunk until its end is confirmed, as an at-least-once producer does; how often it began again, or
+/// what the last try said.
+fn publish(place: &Path, target: &'static str, chunk: usize) -> JoinHandle<Result<u32, String>> {
     let place = place.to_path_buf();
     std::thread::spawn(move || {
         let file = format!("{target}-{chunk}.jsonl");
@@ -317,12 +352,16 @@ fn publish(place: &Path, target: &'static str, chunk: usize) -> JoinHandle<u32> 
             let args = ["publish", "--config", "instance-0.toml", target, &file];
             let ran = semel(&place, &args).output().unwrap();
             if ran.status.success() {
-                return again;
+                return Ok(again);
             }
-            let words = String::from_utf8_lossy(&ran.stderr);
-            assert!(begin.elapsed() < CALM, "{target}: {words}");
+            if begin.elapsed() > HANG {
+                let words = String::from_utf8_lossy(&ran.stderr);
+                return Err(format!(
+                    "{target}: not published within {HANG:?}, after {again} tries: {words}"
+                ));
+            }
             again += 1;
-            std::thread::sleep(Duration::from_millis(400));
+            std::thread::sleep(REST);
         }
     })
 }

@@ -3,13 +3,16 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
 
 use rdkafka::ClientConfig;
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
 use rdkafka::client::DefaultClientContext;
 
 const ALL: [&str; 3] = ["postgres", "kafka", "rabbitmq"];
+
+/// The end of a log that a failure shows, in lines.
+const LOG_LINES: usize = 20;
 
 /// The servers, all killed with it.
 #[derive(Debug)]
@@ -59,6 +62,33 @@ impl Servers {
         call(&self.folder, "start", names);
     }
 
+    /// Stops them in good order, and starts them.
+    pub(crate) fn restart(&self, names: &[&str]) {
+        call(&self.folder, "restart", names);
+    }
+
+    /// What the brokers say of a queue and of themselves, for a failure that they may explain.
+    pub(crate) fn tell(&self, queue: &str) -> String {
+        let asked = run(
+            &self.folder,
+            "tool",
+            &[
+                "rabbitmq-queues",
+                "quorum_status",
+                queue,
+                "--formatter=json",
+            ],
+        );
+        let said = [asked.stdout, asked.stderr].concat();
+        let mut told = String::from_utf8_lossy(&said).into_owned();
+        for name in ALL {
+            let log = self.folder.join(name).join("log");
+            let end = end_of(&log, LOG_LINES);
+            told.push_str(&format!("\n--- the end of {name}'s log\n{end}\n"));
+        }
+        told
+    }
+
     pub(crate) async fn make_topic(&self, name: &str, partitions: i32) {
         let admin: AdminClient<DefaultClientContext> = ClientConfig::new()
             .set("bootstrap.servers", &self.kafka)
@@ -82,15 +112,28 @@ impl Drop for Servers {
     }
 }
 
-/// Runs `scripts/services` on the storm's folder; its output.
-fn call(folder: &Path, command: &str, names: &[&str]) -> String {
+/// The last lines of a log.
+pub(crate) fn end_of(log: &Path, lines: usize) -> String {
+    let text = std::fs::read(log).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let all: Vec<_> = text.lines().collect();
+    all[all.len().saturating_sub(lines)..].join("\n")
+}
+
+/// Runs `scripts/services` on the storm's folder.
+fn run(folder: &Path, command: &str, args: &[&str]) -> Output {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/services");
-    let ran = Command::new(script)
+    Command::new(script)
         .arg(command)
-        .args(names)
+        .args(args)
         .env("SEMEL_SERVICES_DIR", folder)
         .output()
-        .unwrap();
+        .unwrap()
+}
+
+/// Runs `scripts/services` to its good end; its output.
+fn call(folder: &Path, command: &str, names: &[&str]) -> String {
+    let ran = run(folder, command, names);
     let words = String::from_utf8_lossy(&ran.stderr);
     assert!(
         ran.status.success(),
