@@ -83,6 +83,16 @@ pub enum Refusal {
         /// The broker's words.
         why: String,
     },
+    /// The queue is there, and the broker leaves the question to consume it without an answer.
+    #[error(
+        "queue `{queue}` is there, but RabbitMQ lets nobody consume it: no answer within {limit_ms} ms. A quorum queue without a leader is so: look with `rabbitmq-queues quorum_status {queue}`"
+    )]
+    StuckQueue {
+        /// The queue.
+        queue: String,
+        /// How long it was asked, in milliseconds.
+        limit_ms: u64,
+    },
     /// This user may not do it.
     #[error(
         "RabbitMQ refuses rights on `{what}`: {why}. `rabbitmqctl set_permissions` needs read for a source, write for a sink, configure for declare"

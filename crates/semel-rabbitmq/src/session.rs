@@ -95,12 +95,14 @@ impl Session {
     pub(crate) async fn open(options: &RabbitOptions, prefetch: u16) -> Result<Self, Refusal> {
         let link = Link::open(&options.broker()).await?;
         let limit = Duration::from_millis(options.connect_timeout_ms);
+        let mut declared = false;
         let opening = async {
             let control = link.channel().await?;
             let channel = link.channel().await?;
             declare(&control, options)
                 .await
                 .map_err(|error| Refusal::of_queue(&options.queue, link.vhost(), &error))?;
+            declared = true;
             let consumer = consume(&channel, &options.queue, prefetch).await;
             let consumer = consumer
                 .map_err(|error| Refusal::of_queue(&options.queue, link.vhost(), &error))?;
@@ -121,10 +123,15 @@ impl Session {
             }
             Err(_) => {
                 link.cut();
-                Err(Refusal::ended(format!(
-                    "no answer about queue `{}` within {} ms",
-                    options.queue, options.connect_timeout_ms
-                )))
+                let queue = options.queue.clone();
+                let limit_ms = options.connect_timeout_ms;
+                Err(if declared {
+                    Refusal::StuckQueue { queue, limit_ms }
+                } else {
+                    Refusal::ended(format!(
+                        "no answer about queue `{queue}` within {limit_ms} ms"
+                    ))
+                })
             }
         }
     }

@@ -235,14 +235,14 @@ impl RabbitSink {
     }
 
     fn late(&self, link: &Link, first: usize) -> Fault {
-        let blocked = if link.is_blocked() {
-            "; it blocks publishers: it is short of memory or disk"
+        let why = if link.is_blocked() {
+            "it blocks publishers: it is short of memory or disk"
         } else {
-            ""
+            "if it stays so, look whether the queue has a leader, with `rabbitmq-queues quorum_status`"
         };
         let limit = self.options.confirm_timeout_ms;
         down(Refusal::ended(format!(
-            "no confirm of messages {first} and later within {limit} ms{blocked}"
+            "no confirm of messages {first} and later within {limit} ms; {why}"
         )))
     }
 }
