@@ -4,6 +4,10 @@
 //! `--only TEXT` keeps the lines whose name holds the text. Needs `SEMEL_TEST_POSTGRES_URL`.
 #![expect(clippy::print_stdout, reason = "a benchmark's product is its table")]
 
+/// As the program has it.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
@@ -129,6 +133,7 @@ const fn credits(lanes: u16, batch: usize) -> Contestant {
 }
 
 const NAIVE: Contestant = Contestant::Naive { connections: 8 };
+const NAIVE_BOOK: Contestant = Contestant::NaiveBook { connections: 8 };
 
 const fn expert(batch: usize) -> Contestant {
     Contestant::Expert {
@@ -183,6 +188,7 @@ impl Bench {
     async fn contest(&self) -> Result<(), Error> {
         let contestants = [
             NAIVE,
+            NAIVE_BOOK,
             expert(1_000),
             expert(5_000),
             raw(1_000),
@@ -224,7 +230,7 @@ impl Bench {
         for _ in 0..self.args.repeat {
             for line in &mut lines {
                 let work = match line.contestant {
-                    Contestant::Naive { .. } => &few,
+                    Contestant::Naive { .. } | Contestant::NaiveBook { .. } => &few,
                     other if other.is_book() => &wallet,
                     _ => &plain,
                 };
@@ -394,13 +400,20 @@ fn table(lines: &[Line], ops: u64, few: u64) {
             | Contestant::Raw { batch, .. }
             | Contestant::Credits { batch, .. }
             | Contestant::Book { batch, .. } => batch,
-            Contestant::Naive { .. } => 1_000,
+            Contestant::Naive { .. } | Contestant::NaiveBook { .. } => 1_000,
         };
         println!(
             "| {} | {:.0} | {} | {} | {} | {} | {} |",
             line.contestant.name(),
             line.rate(),
-            against(line, find(NAIVE)),
+            against(
+                line,
+                find(if line.contestant.is_book() {
+                    NAIVE_BOOK
+                } else {
+                    NAIVE
+                })
+            ),
             against(line, find(expert(batch))),
             against(line, find(raw(batch))),
             line.micros(|taken| taken.micros(taken.client)),
@@ -424,11 +437,19 @@ fn floors(lines: &[Line]) {
             );
         }
     };
+    let books = [book(2, 1_000), book(4, 1_000)];
     floor(
-        "the Book / naive",
-        best(&[book(2, 1_000), book(4, 1_000)], NAIVE),
+        "the Book / naive, the same rows",
+        best(&books, NAIVE_BOOK),
         10.0,
     );
+    let lighter = best(&books, NAIVE);
+    if !lighter.is_nan() {
+        ratio(
+            "the Book / naive, plain credits (three rows, the Book writes six)",
+            lighter,
+        );
+    }
     floor(
         "plain credits / expert, batch 1000",
         best(&[credits(2, 1_000), credits(4, 1_000)], expert(1_000)),

@@ -17,7 +17,7 @@ use crate::tables::{Error, Names, Place};
 pub const NAMES: Names = Names {
     key: "(SELECT key FROM semel_ledger WHERE consumer = (SELECT id FROM semel_consumer WHERE name = 'bench')) AS keys",
     journal: "wallet_operation WHERE op = 'transfer'",
-    balance: "wallet_account WHERE id <> 'bank'",
+    balance: "wallet_account WHERE id LIKE 'p%'",
     account: "substr(id, 2)::bigint",
     amount: "posted",
 };
@@ -147,8 +147,8 @@ pub async fn open_accounts(
 ///
 /// # Errors
 /// What differs.
-pub async fn check(place: &Place, work: &Work) -> Result<(), Error> {
-    place.check(work, &NAMES).await?;
+pub async fn check(place: &Place, work: &Work, names: &Names) -> Result<(), Error> {
+    place.check(work, names).await?;
     let mut connection = place.connect().await?;
     let (entries, sum, moved): (i64, i64, i64) = sqlx::query_as(
         "SELECT (SELECT count(*) FROM wallet_entry), (SELECT sum(posted)::bigint FROM wallet_account),

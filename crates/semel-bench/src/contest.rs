@@ -3,18 +3,25 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use semel_postgres::PostgresLedger;
+
 use crate::book::{self, Pace};
 use crate::credits::{Balances, Credits, Width};
 use crate::measure::{Taken, Watch};
 use crate::ops::Work;
 use crate::tables::{Error, Place, RIVALS};
-use crate::{expert, naive, raw};
+use crate::{expert, naive, naive_book, raw};
 
 /// Who runs, and how.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Contestant {
     /// See [`naive`].
     Naive {
+        /// Connections.
+        connections: usize,
+    },
+    /// See [`naive_book`].
+    NaiveBook {
         /// Connections.
         connections: usize,
     },
@@ -59,6 +66,11 @@ impl Contestant {
         match self {
             Self::Naive { connections } => {
                 format!("naive, one transaction a message, {connections} connections")
+            }
+            Self::NaiveBook { connections } => {
+                format!(
+                    "naive, the Book's rows, one transaction a message, {connections} connections"
+                )
             }
             Self::Expert { connections, batch } => {
                 format!("expert's batch {batch}, {connections} connections")
@@ -177,6 +189,16 @@ impl Ground {
                 place.check(work, &RIVALS).await?;
                 Ok(taken)
             }
+            Contestant::NaiveBook { connections } => {
+                let messages = naive::messages(work)?;
+                drop(self.wallet(place, work).await?);
+                naive_book::open_banks(place, connections).await?;
+                let watch = watch(place).await?;
+                naive_book::consume(place, connections, messages).await?;
+                let taken = watch.stop(work.count);
+                book::check(place, work, &naive_book::NAMES).await?;
+                Ok(taken)
+            }
             Contestant::Expert { connections, batch } => {
                 let watch = watch(place).await?;
                 expert::run(place, work, connections, batch).await?;
@@ -246,10 +268,16 @@ impl Ground {
         Ok(taken)
     }
 
-    async fn book(&self, place: &Place, work: &Arc<Work>, pace: Pace) -> Result<Taken, Error> {
+    /// The wallet's tables, with the bank and the players opened.
+    async fn wallet(&self, place: &Place, work: &Work) -> Result<Arc<PostgresLedger>, Error> {
         let ledger = book::ledger(place).await?;
         let file = crate::ops::write_accounts(&work.folder, self.accounts)?;
         book::open_accounts(&ledger, &work.folder, file).await?;
+        Ok(ledger)
+    }
+
+    async fn book(&self, place: &Place, work: &Arc<Work>, pace: Pace) -> Result<Taken, Error> {
+        let ledger = self.wallet(place, work).await?;
         let watch = watch(place).await?;
         book::run(
             &ledger,
@@ -260,7 +288,7 @@ impl Ground {
         )
         .await?;
         let taken = watch.stop(work.count);
-        book::check(place, work).await?;
+        book::check(place, work, &book::NAMES).await?;
         Ok(taken)
     }
 }

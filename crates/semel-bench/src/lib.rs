@@ -16,6 +16,7 @@ pub mod credits;
 pub mod expert;
 pub mod measure;
 pub mod naive;
+pub mod naive_book;
 pub mod ops;
 pub mod raw;
 pub mod run;

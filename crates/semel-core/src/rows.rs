@@ -92,6 +92,12 @@ impl Table {
             .filter(|(_, c)| c.change == Change::Counter)
             .map(|(i, _)| i)
     }
+
+    /// How many values [`Rows::add`] tells of a row: its identity and its counters.
+    #[must_use]
+    pub fn counted(&self) -> usize {
+        1 + self.counters().count()
+    }
 }
 
 /// Whether a read takes row locks.
@@ -172,9 +178,9 @@ pub trait Rows: Send {
         values: &[Value],
     ) -> impl Future<Output = Result<usize, Fault>> + Send;
 
-    /// Adds to counters of rows that were read without a lock, and returns the rows as they are now,
-    /// flat. A row whose `Set` columns changed meanwhile is missing in the answer. `deltas` are sorted
-    /// by identity, one per row.
+    /// Adds to counters of rows that were read without a lock, and returns of each its identity and its counters as
+    /// they are now, flat: [`Table::counted`] values a row. A row whose `Set` columns changed meanwhile is missing in
+    /// the answer. `deltas` are sorted by identity, one per row.
     ///
     /// # Errors
     /// As [`Rows::insert`].
@@ -193,7 +199,7 @@ pub trait Rows: Send {
         table: &'static Table,
         deltas: &[Delta],
     ) -> impl Future<Output = Result<usize, Fault>> + Send {
-        async move { Ok(self.add(table, deltas).await?.len() / table.width()) }
+        async move { Ok(self.add(table, deltas).await?.len() / table.counted()) }
     }
 }
 

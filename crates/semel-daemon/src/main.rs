@@ -41,6 +41,11 @@ use crate::exit::{Exit, Failure};
 use crate::ledger::{Tables, on_ledger};
 use crate::out::Style;
 
+/// A message costs dozens of small allocations, made on one thread and freed on another: a fifth of the client's time with
+/// the C library's allocator.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let cli = Cli::parse();
     log_to_stderr();

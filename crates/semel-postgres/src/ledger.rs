@@ -13,6 +13,7 @@ use semel_sql::Migrated;
 use sqlx::types::Uuid;
 use sqlx::{PgConnection, Row};
 
+use crate::claim::Manner;
 use crate::fault::{fault, is_lock_timeout};
 use crate::options::Options;
 use crate::rows::Statements;
@@ -172,6 +173,7 @@ impl PostgresLedger {
             id: lane,
             shared: Arc::clone(&self.shared),
             units: 0,
+            manner: Manner::default(),
         })
     }
 
@@ -195,6 +197,7 @@ pub struct PostgresLane {
     pub(crate) shared: Arc<Shared>,
     /// Units begun on this connection.
     pub(crate) units: u64,
+    pub(crate) manner: Manner,
 }
 
 impl fmt::Debug for PostgresLane {

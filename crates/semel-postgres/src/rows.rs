@@ -11,7 +11,7 @@ use sqlx::query::Query;
 use sqlx::{AssertSqlSafe, PgConnection, Postgres};
 
 use crate::fault::fault;
-use crate::value::{Cells, read_row};
+use crate::value::{Cells, read_columns};
 
 mod statement;
 
@@ -82,20 +82,16 @@ pub(crate) async fn read(
         width: 1,
         place: 0,
     };
-    fetch(connection, query(&sql).bind(ids), table).await
+    fetch(connection, query(&sql).bind(ids)).await
 }
 
+/// The rows of a statement that answers with an array a column, flat.
 async fn fetch(
     connection: &mut PgConnection,
     query: Query<'_, Postgres, PgArguments>,
-    table: &'static Table,
 ) -> Result<Vec<Value>, Fault> {
-    let rows = query.fetch_all(connection).await.map_err(fault)?;
-    let mut values = Vec::with_capacity(rows.len() * table.width());
-    for row in &rows {
-        read_row(row, &mut values)?;
-    }
-    Ok(values)
+    let row = query.fetch_one(connection).await.map_err(fault)?;
+    read_columns(&row)
 }
 
 /// Inserts rows; how many went in.
@@ -172,7 +168,7 @@ fn count(done: Result<sqlx::postgres::PgQueryResult, sqlx::Error>) -> Result<usi
         .map_err(fault)
 }
 
-/// Adds to counters; the rows as they are now, flat.
+/// Adds to counters; identities and counters as they are now, flat.
 pub(crate) async fn add(
     connection: &mut PgConnection,
     acts: &Acts,
@@ -180,7 +176,7 @@ pub(crate) async fn add(
     deltas: &[Delta],
 ) -> Result<Vec<Value>, Fault> {
     let query = changes(acts.add.as_ref(), table, deltas)?;
-    fetch(connection, query, table).await
+    fetch(connection, query).await
 }
 
 /// Adds to counters; how many rows took their delta.

@@ -76,9 +76,17 @@ impl Unit for PostgresUnit {
     }
 
     async fn claim(&mut self, claims: &[Claim]) -> Result<Vec<Claimed>, Fault> {
-        self.run(async |lane| claim::claim(&mut lane.connection, lane.id.consumer, claims).await)
-            .await
-            .map_err(own)
+        self.run(async |lane| {
+            let PostgresLane {
+                connection,
+                manner,
+                id,
+                ..
+            } = lane;
+            claim::claim(connection, manner, id.consumer, claims).await
+        })
+        .await
+        .map_err(own)
     }
 
     async fn save(&mut self, save: Save) -> Result<(), Fault> {

@@ -253,7 +253,7 @@ impl Encode<'_, Postgres> for Scalar<'_> {
 pub(crate) fn read_row(row: &PgRow, out: &mut Vec<Value>) -> Result<(), Fault> {
     for place in 0..row.len() {
         let raw = row.try_get_raw(place).map_err(crate::fault::fault)?;
-        let value = read(&raw).map_err(|error| {
+        let value = read_cell(&raw).map_err(|error| {
             Fault::poison(format!(
                 "column `{}`: {error}",
                 sqlx::Column::name(row.column(place))
@@ -264,7 +264,7 @@ pub(crate) fn read_row(row: &PgRow, out: &mut Vec<Value>) -> Result<(), Fault> {
     Ok(())
 }
 
-fn read(raw: &PgValueRef<'_>) -> Result<Value, BoxDynError> {
+fn read_cell(raw: &PgValueRef<'_>) -> Result<Value, BoxDynError> {
     if raw.is_null() {
         return Ok(Value::Null);
     }
@@ -273,7 +273,18 @@ fn read(raw: &PgValueRef<'_>) -> Result<Value, BoxDynError> {
     }
     let info = raw.type_info();
     let bytes = raw.as_bytes()?;
-    Ok(match info.oid().unwrap_or(oid::UNKNOWN) {
+    read(info.oid().unwrap_or(oid::UNKNOWN), bytes)?.ok_or_else(|| {
+        format!(
+            "its type `{}` is not one of Semel's; cast it in the query",
+            info.name()
+        )
+        .into()
+    })
+}
+
+/// A value of a type in its binary form; nothing for a type that no [`Value`] holds.
+fn read(kind: Oid, bytes: &[u8]) -> Result<Option<Value>, BoxDynError> {
+    Ok(Some(match kind {
         oid::INT8 => Value::Int(i64_of(bytes)?),
         oid::INT4 => Value::Int(i32::from_be_bytes(bytes.try_into()?).into()),
         oid::INT2 => Value::Int(i16::from_be_bytes(bytes.try_into()?).into()),
@@ -291,14 +302,66 @@ fn read(raw: &PgValueRef<'_>) -> Result<Value, BoxDynError> {
                 .checked_add(EPOCH_US)
                 .ok_or("an instant beyond 64 bits")?,
         ),
-        _ => {
-            return Err(format!(
-                "its type `{}` is not one of Semel's; cast it in the query",
-                info.name()
-            )
-            .into());
+        _ => return Ok(None),
+    }))
+}
+
+/// The values of arrays, a column each, as flat rows; nothing where they are NULL, as of no rows.
+///
+/// # Errors
+/// `Poison` when a column has a type that no [`Value`] holds.
+pub(crate) fn read_columns(row: &PgRow) -> Result<Vec<Value>, Fault> {
+    let width = row.len();
+    let mut values = Vec::new();
+    for place in 0..width {
+        let raw = row.try_get_raw(place).map_err(crate::fault::fault)?;
+        if raw.is_null() {
+            return Ok(values);
         }
-    })
+        raw.as_bytes()
+            .and_then(|bytes| read_column(bytes, place, width, &mut values))
+            .map_err(|error| Fault::poison(format!("column {}: {error}", place + 1)))?;
+    }
+    Ok(values)
+}
+
+/// Puts the elements of an array of one dimension at `place` of rows of `width` values. The first column makes room for
+/// the others.
+fn read_column(
+    mut bytes: &[u8],
+    place: usize,
+    width: usize,
+    values: &mut Vec<Value>,
+) -> Result<(), BoxDynError> {
+    let (_dimensions, _nulls, element) = (
+        i32_of(&mut bytes)?,
+        i32_of(&mut bytes)?,
+        i32_of(&mut bytes)?,
+    );
+    let element = Oid(element.cast_unsigned());
+    let (count, _lower) = (usize::try_from(i32_of(&mut bytes)?)?, i32_of(&mut bytes)?);
+    if place == 0 {
+        values.resize(count * width, Value::Null);
+    }
+    for at in 0..count {
+        let length = i32_of(&mut bytes)?;
+        // -1 stands for NULL.
+        if let Ok(length) = usize::try_from(length) {
+            let (value, rest) = bytes.split_at_checked(length).ok_or("a cut array")?;
+            *values
+                .get_mut(at * width + place)
+                .ok_or("a longer array than the first")? =
+                read(element, value)?.ok_or("it is of none of Semel's types")?;
+            bytes = rest;
+        }
+    }
+    Ok(())
+}
+
+fn i32_of(bytes: &mut &[u8]) -> Result<i32, BoxDynError> {
+    let (first, rest) = bytes.split_first_chunk().ok_or("a cut array")?;
+    *bytes = rest;
+    Ok(i32::from_be_bytes(*first))
 }
 
 fn i64_of(bytes: &[u8]) -> Result<i64, BoxDynError> {

@@ -182,6 +182,7 @@ impl Rows for SqliteUnit {
             .map(|row| (row[0].clone(), row))
             .collect();
         let mut raised = Vec::with_capacity(deltas.len() * table.width());
+        let mut now = Vec::with_capacity(deltas.len() * table.counted());
         for delta in deltas {
             let Some(row) = rows
                 .get_mut(&delta.seen[0])
@@ -192,10 +193,12 @@ impl Rows for SqliteUnit {
             for (at, add) in table.counters().zip(&delta.add) {
                 raise(&mut row[at], *add, table.columns[at].name)?;
             }
+            now.push(row[0].clone());
+            now.extend(table.counters().map(|at| row[at].clone()));
             raised.extend_from_slice(row);
         }
         self.update(table, &raised).await?;
-        Ok(raised)
+        Ok(now)
     }
 }
 

@@ -181,7 +181,8 @@ async fn deltas_apply_only_while_the_set_columns_are_as_seen() {
         .unwrap();
     let mut expected = wallet(1, 1, -2);
     expected[5] = Value::Int(2);
-    assert_eq!(raised, expected);
+    let counters = [4, 5].map(|at: usize| expected[at].clone());
+    assert_eq!(raised, [&expected[..1], &counters].concat());
     assert_eq!(
         unit.read(&WALLET, &ids(1..2), Lock::None).await.unwrap(),
         expected

@@ -51,6 +51,10 @@ impl Stage<Row> for Maps {
         self.rows[table].get(id)
     }
 
+    fn held(&self, _: usize, _: &Value) -> bool {
+        true
+    }
+
     fn put(&mut self, table: usize, id: Value, row: Row) {
         self.rows[table].insert(id, row);
     }

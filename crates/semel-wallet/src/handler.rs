@@ -1,9 +1,8 @@
 //! The wallet as a staged handler: binds messages, names the rows of each operation, and lets `decide`
 //! work on the engine's stage.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{PoisonError, RwLock};
 
 use semel::handler::{Bound, Fresh};
 use semel::staged::{Names, Stage, Staged};
@@ -16,25 +15,16 @@ use semel_core::{Answer, Code, Fault, Json, Key, Message, codes};
 use crate::config::Config;
 use crate::decide::{Case, decide};
 use crate::op::{self, Keys};
-use crate::row::{ACCOUNT, Account, ENTRY, Limit, OPERATION, Row, TABLES};
+use crate::row::{ACCOUNT, ENTRY, OPERATION, Row, TABLES};
 use crate::work::Work;
 
+mod memory;
 mod naming;
 mod stage;
 
+use memory::Memory;
 use naming::Naming;
 use stage::OnStage;
-
-/// The most accounts without limit whose kind is remembered: houses and banks, not a table of players.
-const UNLIMITED_MAX: usize = 4_096;
-
-/// Up to here an account without limit is far from the edge of 128 bits, so that deltas on it need no look
-/// at its balance: 2^119 away with amounts of up to [`AMOUNT_COMMUTING_MAX`] is half a million of the
-/// largest movements, and the column's own CHECK stands behind.
-const BALANCE_COMMUTING_MAX: u128 = 1 << 120;
-
-/// The largest amount that commutes: 79 228 162 514 264 337 593 543 950 336 minor units.
-pub(crate) const AMOUNT_COMMUTING_MAX: i128 = 1 << 96;
 
 /// What the key rule looks at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,8 +57,7 @@ pub struct Wallet {
     now_ms: AtomicU64,
     /// The config's houses, sorted.
     houses: Box<[Key]>,
-    /// Accounts known to have no limit and to be far from overflow.
-    unlimited: RwLock<HashSet<Key>>,
+    memory: Memory,
 }
 
 impl Wallet {
@@ -91,7 +80,7 @@ impl Wallet {
             key_of: KeyOf::Id,
             fingerprint: None,
             now_ms: AtomicU64::new(u64::MAX / 2),
-            unlimited: RwLock::default(),
+            memory: Memory::default(),
         }
     }
 
@@ -182,33 +171,8 @@ impl Wallet {
         })
     }
 
-    fn is_unlimited(&self, account: &Key) -> bool {
-        self.unlimited
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .contains(account)
-    }
-
     fn is_house(&self, account: &Key) -> bool {
         self.houses.binary_search(account).is_ok()
-    }
-
-    /// Remembers an account without limit, or forgets one that came near the edge.
-    fn learn_account(&self, account: &Account) {
-        let far =
-            account.limit == Limit::None && account.posted.unsigned_abs() < BALANCE_COMMUTING_MAX;
-        if far == self.is_unlimited(&account.key) {
-            return;
-        }
-        let mut unlimited = self
-            .unlimited
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
-        if !far {
-            unlimited.remove(&account.key);
-        } else if unlimited.len() < UNLIMITED_MAX {
-            unlimited.insert(account.key);
-        }
     }
 }
 
@@ -333,7 +297,15 @@ impl Staged for Wallet {
 
     fn learn(&self, table: usize, row: &Row) {
         if let (ACCOUNT, Row::Account(account)) = (table, row) {
-            self.learn_account(account);
+            self.memory.learn(account);
+        }
+    }
+
+    /// Only what is credited alone is wanted as `Add`, and no refusal tells the credited side.
+    fn recall(&self, table: usize, id: &Value) -> Option<Row> {
+        match (table, id) {
+            (ACCOUNT, Value::Key(account)) => self.memory.recall(account).map(Row::Account),
+            _ => None,
         }
     }
 

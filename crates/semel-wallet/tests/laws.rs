@@ -192,8 +192,8 @@ fn a_plain_transfer_writes_one_operation_two_entries_and_its_accounts() {
     consumer.deliver(&transfers);
     assert_eq!(consumer.book.unit.written - before, 100 + 200 + 2);
     assert_eq!(
-        consumer.book.unit.deltas, 1,
-        "the bank takes one delta a batch"
+        consumer.book.unit.deltas, 2,
+        "both accounts take one delta a batch"
     );
 }
 

@@ -70,7 +70,7 @@ fn a_house_is_looked_at_before_it_is_locked_and_then_takes_deltas_alone() {
     assert_eq!(wanted(&wallet, BET, "p1", &[]), Want::Lock);
     assert_eq!(wanted(&wallet, BET, "house", &[]), Want::Refer);
     wallet.learn(ACCOUNT, &house(Limit::None));
-    assert_eq!(wanted(&wallet, BET, "house", &[]), Want::Add);
+    assert_eq!(wanted(&wallet, BET, "house", &[]), Want::AddLast);
     // Nothing commutes that could leave the range.
     assert_eq!(wanted(&wallet, HUGE, "house", &[]), Want::Lock);
 }
@@ -81,4 +81,63 @@ fn a_house_with_a_limit_is_locked_like_a_player() {
     let limited = house(Limit::NoNegative);
     wallet.learn(ACCOUNT, &limited);
     assert_eq!(wanted(&wallet, BET, "house", &[limited]), Want::Lock);
+}
+
+fn player(status: Status, posted: i128) -> Row {
+    Row::Account(Account {
+        key: key("p2"),
+        id: "p2".into(),
+        asset: "EUR".into(),
+        kind: Kind::Cash,
+        limit: Limit::NoNegative,
+        status,
+        posted,
+        pending: 0,
+        version: 1,
+    })
+}
+
+const TRANSFER: &str = r#"{"op":"transfer","id":"t1","debit":"p1","credit":"p2","asset":"EUR","amount":5}"#;
+
+/// What a transfer wants of the account that gets the money, when this is its row.
+fn credited(wallet: &Wallet, row: Option<&Row>) -> Want {
+    let mut asked = Asked::default();
+    let id = Value::Key(key("p2"));
+    asked.rows.extend(row.map(|row| (id.clone(), row.clone())));
+    wallet.name(
+        &Work::parse(TRANSFER.as_bytes(), wallet.config()),
+        &mut asked,
+    );
+    asked.wants[&(ACCOUNT, id)]
+}
+
+#[test]
+fn the_side_that_gets_the_money_takes_deltas_wherever_its_balance_cannot_matter() {
+    let wallet = wallet();
+    let huge = 1 << 121;
+    assert_eq!(credited(&wallet, None), Want::Refer);
+    for (row, want) in [
+        (player(Status::Active, 7), Want::Add),
+        (player(Status::Frozen, 7), Want::Add),
+        (player(Status::Closed, 0), Want::Lock),
+        (player(Status::Active, huge), Want::Lock),
+    ] {
+        assert_eq!(credited(&wallet, Some(&row)), want, "{row:?}");
+    }
+    assert_eq!(wanted(&wallet, TRANSFER, "p1", &[]), Want::Lock);
+}
+
+#[test]
+fn what_is_remembered_of_an_account_is_forgotten_when_it_is_so_no_more() {
+    let wallet = wallet();
+    let id = Value::Key(key("p2"));
+    wallet.learn(ACCOUNT, &player(Status::Frozen, 7));
+    assert_eq!(credited(&wallet, None), Want::Add);
+    let Some(Row::Account(known)) = wallet.recall(ACCOUNT, &id) else {
+        panic!("it was learnt")
+    };
+    assert_eq!((known.status, known.posted), (Status::Frozen, 0));
+    wallet.learn(ACCOUNT, &player(Status::Closed, 0));
+    assert_eq!(credited(&wallet, None), Want::Refer);
+    assert!(wallet.recall(ACCOUNT, &id).is_none());
 }

@@ -129,6 +129,69 @@ async fn t04_a_waiting_copy_gets_its_verdict_from_the_first_ones_end() {
     }
 }
 
+/// Many keys are looked for and inserted plainly: what another unit commits between the two is found nevertheless.
+#[tokio::test]
+async fn t04_many_keys_that_wait_get_their_verdicts_from_the_first_ones_end() {
+    let world = World::new().await;
+    for (lane, begin, commits) in [(0, 0, true), (2, 1_000, false)] {
+        let mut holder = world.unit(lane).await;
+        let held = world.claims(&keys(begin + 50..begin + 150));
+        holder.claim(&held).await.unwrap();
+        let mut waiting = world.unit(lane + 1).await;
+        let claims = world.claims(&keys(begin..begin + 100));
+        let (claimed, ()) = tokio::join!(waiting.claim(&claims), async {
+            let mut psql = world.psql().await;
+            let blocked = "SELECT count(*) FROM pg_stat_activity \
+                           WHERE wait_event_type = 'Lock' AND query LIKE '%that a look has just not found%'";
+            while number(&mut psql, blocked).await == 0 {
+                tokio::task::yield_now().await;
+            }
+            if commits {
+                committed(holder.commit().await);
+            } else {
+                drop(holder);
+            }
+        });
+        let claimed = claimed.unwrap();
+        let seen = |claimed: &Claimed| matches!(claimed, Claimed::Seen(_));
+        assert!(!claimed[..50].iter().any(seen));
+        assert_eq!(claimed[50..].iter().all(seen), commits);
+        assert_eq!(claimed[50..].iter().any(seen), commits);
+        let (_, connection) = committed(waiting.commit().await);
+        // The unit whose look was in vain goes on, and so do the next ones on its connection.
+        let mut next = world.ledger.begin(connection).await.unwrap();
+        let claimed = next
+            .claim(&world.claims(&keys(begin + 100..begin + 200)))
+            .await;
+        let copies = claimed
+            .unwrap()
+            .iter()
+            .filter(|claimed| seen(claimed))
+            .count();
+        assert_eq!(copies, if commits { 50 } else { 0 });
+        committed(next.commit().await);
+    }
+    let held = number(&mut world.psql().await, "SELECT count(*) FROM semel_ledger").await;
+    assert_eq!(held, 400);
+}
+
+#[tokio::test]
+async fn many_copies_are_told_from_new_keys_with_what_was_recorded() {
+    let world = World::new().await;
+    let even: Vec<_> = keys(0..200).into_iter().step_by(2).collect();
+    settle(&world, 0, &world.claims(&even), &Record::default()).await;
+    let claimed = settle(&world, 1, &world.claims(&keys(0..200)), &Record::default()).await;
+    for (number, claimed) in claimed.iter().enumerate() {
+        match claimed {
+            Claimed::Seen(prior) if number % 2 == 0 => {
+                assert_eq!(prior.fingerprint, Fingerprint::of_bytes(b"content"));
+            }
+            Claimed::Fresh if number % 2 == 1 => {}
+            other => panic!("{number}: {other:?}"),
+        }
+    }
+}
+
 #[tokio::test]
 async fn t05_a_unit_with_copies_goes_on_working() {
     let world = World::new().await;

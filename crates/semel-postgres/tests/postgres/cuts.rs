@@ -19,21 +19,40 @@ enum Ended {
     Unknown(Fence),
 }
 
+/// A key, and how many others its unit claims behind it: few and many are claimed in two ways.
+#[derive(Clone, Copy)]
+struct Keyed {
+    key: Key,
+    others: u64,
+}
+
+impl Keyed {
+    fn all(self) -> Vec<Key> {
+        let number = u128::from_be_bytes(self.key.into_bytes());
+        let other =
+            |n: u64| Key::from_bytes((1 << 127 | number << 32 | u128::from(n)).to_be_bytes());
+        std::iter::once(self.key)
+            .chain((0..self.others).map(other))
+            .collect()
+    }
+}
+
 /// A unit as the engine runs one: claim, a handler's statement in a savepoint, a record, commit. `fence` tells
 /// the caller how far it came, since the caller may have to abort it.
 async fn unit(
     world: &World,
     ledger: &PostgresLedger,
     lane: PostgresLane,
-    key: Key,
+    key: Keyed,
     begun: &std::sync::Mutex<Option<Fence>>,
 ) -> Result<Commit<PostgresLane>, Fault> {
     let mut unit = ledger.begin(lane).await?;
     *begun.lock().unwrap() = Some(unit.fence());
-    let claimed = unit.claim(&[world.claim(key)]).await?;
+    let claimed = unit.claim(&world.claims(&key.all())).await?;
     unit.save(Save::Claims).await?;
+    let key = key.key;
     let mut record = Record::default();
-    if claimed == [Claimed::Fresh] {
+    if claimed[0] == Claimed::Fresh {
         sqlx::query("INSERT INTO effect VALUES ($1)")
             .bind(sqlx::types::Uuid::from_bytes(key.into_bytes()))
             .execute(&mut unit.lend())
@@ -57,7 +76,7 @@ async fn hurt(
     world: &World,
     ledger: &PostgresLedger,
     lane: PostgresLane,
-    key: Key,
+    key: Keyed,
     proxy: &Proxy,
     how: Hurt,
 ) -> Ended {
@@ -106,7 +125,7 @@ async fn t03_e016_every_cut_at_every_request_is_resolved_to_the_truth() {
     let mut tally = Tally::default();
     let mut keys = 0;
     let mut psql = world.psql().await;
-    for warm in [false, true, true, true, false] {
+    for (warm, others) in [(false, 0), (true, 0), (true, 99), (true, 0), (false, 99)] {
         for how in HURTS {
             let mut request = 1;
             loop {
@@ -116,7 +135,10 @@ async fn t03_e016_every_cut_at_every_request_is_resolved_to_the_truth() {
                     &hurt_ledger,
                     &proxy,
                     (warm, how, request),
-                    key(keys),
+                    Keyed {
+                        key: key(keys),
+                        others,
+                    },
                     &mut tally,
                     &mut psql,
                 )
@@ -159,18 +181,23 @@ async fn one_cut(
     hurt_ledger: &PostgresLedger,
     proxy: &Proxy,
     (warm, how, request): (bool, Hurt, u64),
-    key: Key,
+    keyed: Keyed,
     tally: &mut Tally,
     psql: &mut PgConnection,
 ) -> bool {
     let lane_id = world.lane_id(0);
+    let key = keyed.key;
     let mut lane = hurt_ledger.connect(lane_id).await.unwrap();
     if warm {
         // Statements are prepared by a unit of a key that was there, then by one that is new.
         for n in [0, u64::MAX - rand::random::<u64>() / 2] {
             let warming = semel_core::Key::from_bytes(u128::from(n).to_be_bytes());
             let began = std::sync::Mutex::new(None);
-            let commit = unit(world, hurt_ledger, lane, warming, &began)
+            let warmer = Keyed {
+                key: warming,
+                ..keyed
+            };
+            let commit = unit(world, hurt_ledger, lane, warmer, &began)
                 .await
                 .unwrap();
             lane = crate::world::committed(commit).1;
@@ -178,7 +205,7 @@ async fn one_cut(
         }
     }
     proxy.arm(request, how);
-    let ended = hurt(world, hurt_ledger, lane, key, proxy, how).await;
+    let ended = hurt(world, hurt_ledger, lane, keyed, proxy, how).await;
     let struck = proxy.struck();
     let held = format!("SELECT count(*) FROM semel_ledger WHERE key = '{key}'");
     let place = format!("warm={warm} {how:?} at request {request}");
@@ -210,20 +237,20 @@ async fn one_cut(
     proxy.rest();
     tally.cuts += u32::from(struck);
     // The broker delivers again; the lane has a new connection.
-    again(world, key, &place, psql).await;
+    again(world, keyed, &place, psql).await;
     struck
 }
 
-async fn again(world: &World, key: Key, place: &str, psql: &mut PgConnection) {
+async fn again(world: &World, keyed: Keyed, place: &str, psql: &mut PgConnection) {
     let lane = world.ledger.connect(world.lane_id(0)).await.unwrap();
     let begun = std::sync::Mutex::new(None);
-    match unit(world, &world.ledger, lane, key, &begun).await {
+    match unit(world, &world.ledger, lane, keyed, &begun).await {
         Ok(Commit::Committed(..)) => {}
         Ok(Commit::RolledBack(fault) | Commit::Unknown(fault)) | Err(fault) => {
             panic!("{place}: {fault}")
         }
     }
-    let sql = format!("SELECT count(*) FROM effect WHERE key = '{key}'");
+    let sql = format!("SELECT count(*) FROM effect WHERE key = '{}'", keyed.key);
     assert_eq!(number(psql, &sql).await, 1, "{place}");
 }
 

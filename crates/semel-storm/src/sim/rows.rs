@@ -88,7 +88,7 @@ impl SimUnit {
         table: &'static Table,
         deltas: &[Delta],
     ) -> Result<Vec<Value>, Fault> {
-        let mut values = Vec::with_capacity(deltas.len() * table.width());
+        let mut values = Vec::with_capacity(deltas.len() * table.counted());
         for delta in deltas {
             let place = Place::User(table.name, delta.seen[0].clone());
             let Some(Row::User(mut row)) = self.tx.lock_row(&place).await? else {
@@ -101,8 +101,9 @@ impl SimUnit {
                 raise(&mut row[at], *add)?;
             }
             self.check(table, &row)?;
-            self.tx.set(place, Some(Row::User(row.clone())));
-            values.extend(row);
+            values.push(row[0].clone());
+            values.extend(table.counters().map(|at| row[at].clone()));
+            self.tx.set(place, Some(Row::User(row)));
         }
         Ok(values)
     }

@@ -5,7 +5,8 @@ use semel::staged::{Names, Want};
 use semel_core::Key;
 use semel_core::rows::Value;
 
-use super::{AMOUNT_COMMUTING_MAX, Wallet};
+use super::Wallet;
+use super::memory::{AMOUNT_COMMUTING_MAX, takes_credits};
 use crate::op::{Leg, Move, Operation, round_key};
 use crate::row::{ACCOUNT, BET, Bet, HOLD, OPERATION, ROUND, Row, listed};
 
@@ -23,8 +24,8 @@ impl Naming<'_, '_> {
             | Operation::CloseAccount(account) => {
                 self.lock(ACCOUNT, *account);
             }
-            Operation::Transfer { leg, .. } => self.leg(leg),
-            Operation::TransferGroup(legs) => legs.iter().for_each(|leg| self.leg(leg)),
+            Operation::Transfer { leg, .. } => self.transfer(leg),
+            Operation::TransferGroup(legs) => legs.iter().for_each(|leg| self.transfer(leg)),
             Operation::Authorize { hold, leg, .. } => {
                 self.leg(leg);
                 self.lock(HOLD, hold.key);
@@ -80,8 +81,8 @@ impl Naming<'_, '_> {
     fn account(&mut self, account: Key, amount: i128) {
         let id = Value::Key(account);
         let small = amount <= AMOUNT_COMMUTING_MAX;
-        let want = if small && self.wallet.is_unlimited(&account) {
-            Want::Add
+        let want = if small && self.wallet.memory.is_unlimited(&account) {
+            Want::AddLast
         } else if small && self.wallet.is_house(&account) && self.names.row(ACCOUNT, &id).is_none()
         {
             // One that is not there has nothing to lock.
@@ -90,6 +91,36 @@ impl Naming<'_, '_> {
             Want::Lock
         };
         self.names.want(ACCOUNT, id, want);
+    }
+
+    /// The side of a transfer that gets the money. Its reply and every refusal tell the other side, so
+    /// nothing is decided on a balance that stays in its range whatever it is.
+    fn credited(&mut self, account: Key, amount: i128) {
+        let memory = &self.wallet.memory;
+        if amount > AMOUNT_COMMUTING_MAX || memory.is_unlimited(&account) {
+            return self.account(account, amount);
+        }
+        let id = Value::Key(account);
+        if memory.takes_credits(&account) {
+            return self.names.want(ACCOUNT, id, Want::Add);
+        }
+        match self.names.row(ACCOUNT, &id) {
+            Some(Row::Account(row)) if takes_credits(row) => {
+                self.names.want(ACCOUNT, id, Want::Add)
+            }
+            Some(_) => self.account(account, amount),
+            None => self.names.want(ACCOUNT, id, Want::Refer),
+        }
+    }
+
+    fn transfer(&mut self, leg: &Leg) {
+        match &leg.money {
+            Ok(money) => {
+                self.account(money.debit, money.amount);
+                self.credited(money.credit, money.amount);
+            }
+            Err(_) => self.leg(leg),
+        }
     }
 
     fn leg(&mut self, leg: &Leg) {

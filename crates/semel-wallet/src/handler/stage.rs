@@ -8,8 +8,8 @@ use crate::books::{Books, Change};
 use crate::decide::snapshot_of;
 use crate::model::raised;
 use crate::row::{
-    ACCOUNT, Account, BET, Bet, ENTRY, Entry, HOLD, Hold, Limit, OPERATION, OperationRow, ROUND,
-    Round, Row, Snapshot,
+    ACCOUNT, Account, BET, Bet, ENTRY, Entry, HOLD, Hold, OPERATION, OperationRow, ROUND, Round,
+    Row, Snapshot,
 };
 
 pub(super) struct OnStage<'s>(pub(super) &'s mut dyn Stage<Row>);
@@ -77,11 +77,10 @@ impl Books for OnStage<'_> {
             .put(ROUND, Value::Key(row.key), Row::Round(Box::new(row)));
     }
 
-    /// An account with a limit is always locked, and put as a whole: cheaper than raising its counters.
+    /// An account that is held is put as a whole: cheaper than raising its counters.
     fn add(&mut self, account: Key, change: Change) -> Snapshot {
-        if let Some(row) = self
-            .account(account)
-            .filter(|row| row.limit == Limit::NoNegative)
+        if self.0.held(ACCOUNT, &Value::Key(account))
+            && let Some(row) = self.account(account)
         {
             let row = raised(row, change);
             let after = snapshot_of(&row);

@@ -197,7 +197,8 @@ impl Rows for MemoryUnit {
                     ref other => panic!("{other:?} is no counter"),
                 };
             }
-            now.extend(row.iter().cloned());
+            now.push(row[0].clone());
+            now.extend(table.counters().map(|place| row[place].clone()));
         }
         self.deltas += deltas.len();
         self.written += deltas.len();

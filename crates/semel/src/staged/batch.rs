@@ -8,7 +8,7 @@ use semel_core::Fault;
 use semel_core::rows::{Change, Table, Type, Value};
 
 use super::hash::Build;
-use super::{Name, Staged, Want};
+use super::{Staged, Want};
 
 /// One named row.
 #[derive(Debug)]
@@ -29,8 +29,8 @@ pub(super) struct Slot<R> {
     pub(super) put: bool,
     /// Its place in [`Batch::deltas`].
     pub(super) delta: Option<usize>,
-    /// The row whose deltas its content waits for.
-    pub(super) depends: Option<Box<Name>>,
+    /// The delta that its content waits for, its place in [`Batch::deltas`].
+    pub(super) depends: Option<usize>,
 }
 
 impl<R> Slot<R> {
@@ -55,6 +55,8 @@ pub(super) type Slots<R> = IndexMap<Value, Slot<R>, Build>;
 #[derive(Debug)]
 pub(super) struct Sums {
     pub(super) slot: (usize, usize),
+    /// It comes behind all others.
+    pub(super) last: bool,
     /// One sum per counter.
     pub(super) sums: Vec<i128>,
     /// The counters before this batch, once the flush knows them.
@@ -68,7 +70,7 @@ pub(super) struct Sums {
 pub(super) struct Appended<R> {
     pub(super) table: usize,
     pub(super) row: R,
-    pub(super) depends: Option<Name>,
+    pub(super) depends: Option<usize>,
 }
 
 /// How to take back one staged act.
@@ -78,7 +80,7 @@ pub(super) enum Undo<R> {
         slot: (usize, usize),
         row: Option<R>,
         put: bool,
-        depends: Option<Box<Name>>,
+        depends: Option<usize>,
     },
     Add {
         delta: usize,

@@ -75,13 +75,12 @@ impl<S: Staged> Deciding<'_, S> {
         )
     }
 
-    /// The name, if that row gets deltas: else nothing about it is open, and who depends on it need not wait.
-    fn pending(&self, name: Name) -> Option<Name> {
-        let slot = self.batch.slots[name.table].get(&name.id)?;
-        slot.delta.is_some().then_some(name)
+    /// The row's delta, if it gets one: else nothing about it is open, and who depends on it need not wait.
+    fn pending(&self, name: &Name) -> Option<usize> {
+        self.batch.slots[name.table].get(&name.id)?.delta
     }
 
-    fn place(&mut self, table: usize, id: Value, row: S::Row, depends: Option<Name>) {
+    fn place(&mut self, table: usize, id: Value, row: S::Row, depends: Option<usize>) {
         let entry = self.batch.slots[table].entry(id);
         let index = entry.index();
         entry.or_insert_with(|| Slot::new(None));
@@ -94,12 +93,10 @@ impl<S: Staged> Deciding<'_, S> {
             self.fault.get_or_insert_with(|| Fault::poison(why));
             return;
         }
-        let kept = slot.depends.clone();
+        let kept = slot.depends;
         let row = slot.row.replace(row);
         let put = std::mem::replace(&mut slot.put, true);
-        if let Some(depends) = depends {
-            slot.depends = Some(Box::new(depends));
-        }
+        slot.depends = depends.or(kept);
         self.batch.undo.push(Undo::Put {
             slot: (table, index),
             row,
@@ -133,8 +130,10 @@ impl<S: Staged> Deciding<'_, S> {
         let (_, row) = self.batch.at(slot);
         let delta = *row.delta.get_or_insert(next);
         if delta == next {
+            let last = row.want == Some(Want::AddLast);
             self.batch.deltas.push(Sums {
                 slot,
+                last,
                 sums: vec![0; add.len()],
                 base: Vec::new(),
                 adds: 0,
@@ -167,12 +166,17 @@ impl<S: Staged> Stage<S::Row> for Deciding<'_, S> {
         }
     }
 
+    fn held(&self, table: usize, id: &Value) -> bool {
+        let slot = self.batch.slots[table].get(id);
+        slot.is_some_and(|slot| slot.locked || slot.put)
+    }
+
     fn put(&mut self, table: usize, id: Value, row: S::Row) {
         self.place(table, id, row, None);
     }
 
     fn put_after(&mut self, table: usize, id: Value, row: S::Row, depends: Name) {
-        let depends = self.pending(depends);
+        let depends = self.pending(&depends);
         self.place(table, id, row, depends);
     }
 
@@ -186,12 +190,14 @@ impl<S: Staged> Stage<S::Row> for Deciding<'_, S> {
                 id,
                 "added to, but does not exist",
             ))),
-            (true, _) if slot.locked || slot.put => self.add_now(table, id, add).map(Added::Now),
-            (true, Some(Want::Add)) => self.add_later((table, index), add).map(Added::Later),
+            (true, _) if self.held(table, id) => self.add_now(table, id, add).map(Added::Now),
+            (true, Some(Want::AddLast | Want::Add)) => {
+                self.add_later((table, index), add).map(Added::Later)
+            }
             (true, _) => Err(Fault::poison(self.bug(
                 table,
                 id,
-                "added to, but was not wanted as Add or Lock",
+                "added to, but was not wanted as AddLast, Add or Lock",
             ))),
         };
         added.unwrap_or_else(|fault| {
@@ -201,7 +207,7 @@ impl<S: Staged> Stage<S::Row> for Deciding<'_, S> {
     }
 
     fn append(&mut self, table: usize, row: S::Row, depends: Option<Name>) {
-        let depends = depends.and_then(|depends| self.pending(depends));
+        let depends = depends.and_then(|depends| self.pending(&depends));
         self.batch.appended.push(Appended {
             table,
             row,

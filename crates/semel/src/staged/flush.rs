@@ -5,7 +5,7 @@ use semel_core::Fault;
 use semel_core::rows::{Delta, Rows, Table, Value};
 
 use super::Staged;
-use super::batch::{Batch, Slot, counter, seen};
+use super::batch::{Batch, Slot, Sums, counter, seen};
 
 /// How a flush ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,7 +23,23 @@ pub(super) enum Flushed {
 enum Kind {
     Insert,
     Update,
-    Dependent,
+    /// Those that depend on the deltas of a phase.
+    Dependent(Phase),
+}
+
+/// When a delta goes to the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// Behind the inserts.
+    First,
+    /// Behind everything.
+    Last,
+}
+
+impl Phase {
+    const fn of(sums: &Sums) -> Self {
+        if sums.last { Self::Last } else { Self::First }
+    }
 }
 
 /// Where rows to insert come from.
@@ -45,13 +61,25 @@ impl Origin {
 }
 
 impl Kind {
-    fn takes<R>(self, slot: &Slot<R>) -> bool {
+    fn takes<R>(self, slot: &Slot<R>, deltas: &[Sums]) -> bool {
         let wanted = match self {
-            Self::Insert => !slot.found && slot.depends.is_none(),
             Self::Update => slot.found,
-            Self::Dependent => !slot.found && slot.depends.is_some(),
+            Self::Insert | Self::Dependent(_) => {
+                !slot.found && self.waits_for(slot.depends, deltas)
+            }
         };
         wanted && slot.put && slot.row.is_some()
+    }
+
+    /// Whether rows to insert that depend on this delta, or on none, are of this kind.
+    fn waits_for(self, depends: Option<usize>, deltas: &[Sums]) -> bool {
+        match self {
+            Self::Insert => depends.is_none(),
+            Self::Update => false,
+            Self::Dependent(phase) => {
+                depends.is_some_and(|delta| Phase::of(&deltas[delta]) == phase)
+            }
+        }
     }
 }
 
@@ -70,16 +98,19 @@ pub(super) async fn flush<S: Staged, U: Rows>(
             }
         }
     }
-    for at in 0..batch.tables.len() {
-        if !add(staged, unit, batch, at).await? {
-            return Ok(Flushed::Collision(at));
+    for phase in [Phase::First, Phase::Last] {
+        for at in 0..batch.tables.len() {
+            if !add(staged, unit, batch, at, phase).await? {
+                return Ok(Flushed::Collision(at));
+            }
         }
-    }
-    rebase(staged, batch);
-    for (at, table) in batch.tables.iter().enumerate() {
-        let origin = collect(staged, batch, at, Kind::Dependent, &mut values);
-        if !write(unit, table, (Kind::Dependent, origin), &values).await? {
-            return Ok(origin.collision(at));
+        rebase(staged, batch, phase);
+        let kind = Kind::Dependent(phase);
+        for (at, table) in batch.tables.iter().enumerate() {
+            let origin = collect(staged, batch, at, kind, &mut values);
+            if !write(unit, table, (kind, origin), &values).await? {
+                return Ok(origin.collision(at));
+            }
         }
     }
     batch.values = values;
@@ -98,22 +129,17 @@ fn collect<S: Staged>(
     values.clear();
     let mut rows: Vec<(&Value, &Slot<S::Row>)> = batch.slots[table]
         .iter()
-        .filter(|(_, slot)| kind.takes(slot))
+        .filter(|(_, slot)| kind.takes(slot, &batch.deltas))
         .collect();
     rows.sort_unstable_by_key(|(id, _)| *id);
     for row in rows.iter().filter_map(|(_, slot)| slot.row.as_ref()) {
         staged.encode(table, row, values);
     }
-    let dependent = match kind {
-        Kind::Insert => false,
-        Kind::Dependent => true,
-        Kind::Update => return Origin::Named,
-    };
     let named = rows.iter().any(|(_, slot)| slot.want.is_some());
     for appended in batch
         .appended
         .iter()
-        .filter(|a| a.table == table && a.depends.is_some() == dependent)
+        .filter(|a| a.table == table && kind.waits_for(a.depends, &batch.deltas))
     {
         staged.encode(table, &appended.row, values);
     }
@@ -131,25 +157,26 @@ async fn write<U: Rows>(
         return Ok(true);
     }
     let written = match what {
-        (Kind::Insert | Kind::Dependent, Origin::Named) => unit.insert(table, values).await?,
-        (Kind::Insert | Kind::Dependent, Origin::New) => unit.append(table, values).await?,
         (Kind::Update, _) => unit.update(table, values).await?,
+        (Kind::Insert | Kind::Dependent(_), Origin::Named) => unit.insert(table, values).await?,
+        (Kind::Insert | Kind::Dependent(_), Origin::New) => unit.append(table, values).await?,
     };
     Ok(written == values.len() / table.width())
 }
 
-/// Sends a table's deltas and learns the counters from before them. Says whether every row took its own.
+/// Sends a table's deltas of a phase and learns the counters from before them. Says whether every row took its own.
 async fn add<S: Staged, U: Rows>(
     staged: &S,
     unit: &mut U,
     batch: &mut Batch<S::Row>,
     table: usize,
+    phase: Phase,
 ) -> Result<bool, Fault> {
     let description = batch.tables[table];
     let mut deltas: Vec<Delta> = batch
         .deltas
         .iter()
-        .filter(|sums| sums.slot.0 == table && sums.adds > 0)
+        .filter(|sums| sums.slot.0 == table && sums.adds > 0 && Phase::of(sums) == phase)
         .filter_map(|sums| {
             let (_, slot) = batch.slots[table].get_index(sums.slot.1)?;
             let mut values = Vec::with_capacity(description.width());
@@ -164,70 +191,67 @@ async fn add<S: Staged, U: Rows>(
         return Ok(true);
     }
     deltas.sort_unstable_by(|a, b| a.seen[0].cmp(&b.seen[0]));
-    if !is_leant_on(batch, table) {
+    if !is_leant_on(batch, table, phase) {
         return Ok(unit.raise(description, &deltas).await? == deltas.len());
     }
     let now = unit.add(description, &deltas).await?;
-    for row in now.chunks_exact(description.width()) {
+    for row in now.chunks_exact(description.counted()) {
         learn(batch, table, row);
     }
-    Ok(now.len() == deltas.len() * description.width())
+    Ok(now.len() == deltas.len() * description.counted())
 }
 
-/// Whether rows of this batch wait for what the deltas of a table return.
-fn is_leant_on<R>(batch: &Batch<R>, table: usize) -> bool {
-    let leans = |depends: Option<&super::Name>| depends.is_some_and(|name| name.table == table);
-    batch.appended.iter().any(|row| leans(row.depends.as_ref()))
+/// Whether rows of this batch wait for what the deltas of a table return in a phase.
+fn is_leant_on<R>(batch: &Batch<R>, table: usize, phase: Phase) -> bool {
+    let leans = |depends: Option<usize>| {
+        depends.is_some_and(|delta| {
+            let sums = &batch.deltas[delta];
+            sums.slot.0 == table && Phase::of(sums) == phase
+        })
+    };
+    batch.appended.iter().any(|row| leans(row.depends))
         || batch.slots.iter().any(|slots| {
             let mut slots = slots.values();
-            slots.any(|slot| leans(slot.depends.as_deref()))
+            slots.any(|slot| leans(slot.depends))
         })
 }
 
+/// `row` is a row's identity and its counters after the delta.
 fn learn<R>(batch: &mut Batch<R>, table: usize, row: &[Value]) {
-    let description = batch.tables[table];
     let Some(delta) = batch.slots[table].get(&row[0]).and_then(|slot| slot.delta) else {
         return;
     };
     let sums = &mut batch.deltas[delta];
-    let counters = description
-        .counters()
-        .map(|at| counter(&row[at]).unwrap_or_default());
+    let counters = row[1..]
+        .iter()
+        .map(|value| counter(value).unwrap_or_default());
     sums.base = counters
         .zip(&sums.sums)
         .map(|(now, sum)| now.wrapping_sub(*sum))
         .collect();
 }
 
-/// Completes the rows that depend on deltas.
-fn rebase<S: Staged>(staged: &S, batch: &mut Batch<S::Row>) {
+/// Completes the rows that depend on the deltas of a phase.
+fn rebase<S: Staged>(staged: &S, batch: &mut Batch<S::Row>, phase: Phase) {
     let Batch {
         slots,
         deltas,
         appended,
         ..
     } = batch;
-    let base_of = |slots: &[super::batch::Slots<S::Row>], name: &super::Name| {
-        let delta = slots[name.table].get(&name.id)?.delta?;
-        let base = &deltas[delta].base;
-        (!base.is_empty()).then(|| base.clone())
-    };
-    for row in appended.iter_mut() {
-        if let Some(base) = row.depends.as_ref().and_then(|name| base_of(slots, name)) {
-            staged.rebase(row.table, &mut row.row, &base);
+    let kind = Kind::Dependent(phase);
+    for row in appended
+        .iter_mut()
+        .filter(|row| kind.waits_for(row.depends, deltas))
+    {
+        if let Some(delta) = row.depends {
+            staged.rebase(row.table, &mut row.row, &deltas[delta].base);
         }
     }
-    for table in 0..slots.len() {
-        for index in 0..slots[table].len() {
-            let slot = &slots[table][index];
-            if !Kind::Dependent.takes(slot) {
-                continue;
-            }
-            let Some(base) = slot.depends.as_ref().and_then(|name| base_of(slots, name)) else {
-                continue;
-            };
-            if let Some(row) = slots[table][index].row.as_mut() {
-                staged.rebase(table, row, &base);
+    for (table, slots) in slots.iter_mut().enumerate() {
+        for slot in slots.values_mut().filter(|slot| kind.takes(slot, deltas)) {
+            if let (Some(row), Some(delta)) = (slot.row.as_mut(), slot.depends) {
+                staged.rebase(table, row, &deltas[delta].base);
             }
         }
     }

@@ -4,13 +4,13 @@
 //! How a batch runs (DESIGN §3):
 //! 1. every message names its rows ([`Staged::name`]); rows that are only *referred* to are read without
 //!    a lock, and the messages that named them are asked again, until nothing new is named;
-//! 2. all named rows are locked in **one** pass, in the order of [`Staged::tables`] and of their ids; then
+//! 2. all rows to lock are locked in **one** pass, in the order of [`Staged::tables`] and of their ids; then
 //!    every message is asked again on the locked rows: one that appeared or changed meanwhile (a round
 //!    with one more bet) and names rows that are not locked starts the pass again;
 //! 3. [`Staged::decide`] runs for each message in order of arrival; what it stages is kept only when it
 //!    answers `Applied`;
-//! 4. the net effect is flushed: inserts first (in table and id order), then updates, then deltas, then
-//!    rows that depend on what the deltas returned. An insert that collides with another unit's row goes
+//! 4. the net effect is flushed: inserts first (in table and id order), then updates, then deltas and the rows that
+//!    depend on what they returned, those of [`Want::AddLast`] at the very end. An insert that collides with another unit's row goes
 //!    back behind the claims and decides again; a flush that fails is bisected, and every part is
 //!    decided again.
 
@@ -47,9 +47,14 @@ pub struct Name {
 pub enum Want {
     /// Only what never changes in it, to learn further names. Read without a lock.
     Refer,
-    /// Its counters get deltas that commute, and nothing is decided on them: no lock is taken, the delta
-    /// goes last. If any message of the batch wants `Lock`, or the ledger's unit is the only writer,
-    /// the row is locked (read) like any other and the delta is applied to it directly.
+    /// Its counters get deltas that commute, and nothing is decided on them. For a row that all units meet at: no lock is
+    /// taken, and its delta comes last, behind all others and what depends on those. If any message of the batch wants
+    /// `Lock`, or the ledger's unit is the only writer, the row is locked (read) like any other and the delta is
+    /// applied to it directly.
+    AddLast,
+    /// Like `AddLast`, for a row among many that are also locked by others: the delta comes behind the inserts. In a batch
+    /// that locks any row of its table it is locked too, since units that take such rows twice, some by locks and
+    /// then some by deltas, would wait for each other in a circle.
     Add,
     /// It decides on the row, whether it exists or not. Locked.
     Lock,
@@ -68,12 +73,16 @@ pub trait Names<R> {
 /// The rows of a batch while one message is decided.
 pub trait Stage<R> {
     /// The row as it is now, with all that was staged before. Only named rows, and rows put before, may be
-    /// asked for. The counters of a row wanted as `Add` alone are those of an unlocked read: no decision
+    /// asked for. The counters of a row that is not [held](Stage::held) are those of an unlocked read: no decision
     /// may lean on them.
     ///
     /// # Panics
     /// When the row was not named: a bug in [`Staged::name`].
     fn get(&self, table: usize, id: &Value) -> Option<&R>;
+
+    /// Whether nobody else can change the row now: it was locked, or this batch put it. Its counters are known then, and
+    /// [`Stage::put`] may change it.
+    fn held(&self, table: usize, id: &Value) -> bool;
 
     /// Puts a row: an insert when it does not exist yet, else an update. An insert needs no name: a row
     /// whose identity is new by construction (the operation's own key) is put without being named.
@@ -84,8 +93,8 @@ pub trait Stage<R> {
     /// same row in this batch changes the content and keeps the dependence.
     fn put_after(&mut self, table: usize, id: Value, row: R, depends: Name);
 
-    /// Adds to the counters of a row wanted as `Add` or `Lock`, in the order of `Table::counters`. On a row that
-    /// is locked anyway the result is already absolute ([`Added::Now`]); else it is relative to what the
+    /// Adds to the counters of a row wanted as `AddLast`, `Add` or `Lock`, in the order of `Table::counters`. On a row that
+    /// is held anyway the result is already absolute ([`Added::Now`]); else it is relative to what the
     /// database will return ([`Added::Later`]).
     fn add(&mut self, table: usize, id: &Value, add: &[i128]) -> Added;
 
@@ -164,7 +173,7 @@ pub trait Staged: Send + Sync + 'static {
     /// of it that never change. A hint only; the default forgets.
     fn learn(&self, _table: usize, _row: &Self::Row) {}
 
-    /// A row that the handler knows without looking, wanted as `Add` alone: it is not read. The delta itself
+    /// A row that the handler knows without looking, wanted as `AddLast` or `Add`: it is not read. The delta itself
     /// checks that the row is there and its `Set` columns are those given; if not, the part is decided again on
     /// rows that are read. Only an answer whose delta is written is checked in this way, so recall nothing
     /// that a refusal could lean on. The default knows nothing.

@@ -65,7 +65,7 @@ impl<R> Names<R> for Namer<'_, R> {
                     self.unread[table].push(id.clone());
                 }
             }
-            Want::Add => self.unmet |= !slot.read,
+            Want::AddLast | Want::Add => self.unmet |= !slot.read,
             Want::Lock => self.unmet |= !slot.locked,
         }
     }
@@ -152,15 +152,18 @@ async fn pass<S: Staged, U: Rows>(
     let only_writer = unit.only_writer();
     for table in 0..batch.tables.len() {
         let (mut lock, mut add) = (Vec::new(), Vec::new());
+        let mut slots = batch.slots[table].values();
+        let locks = only_writer || slots.any(|slot| slot.want == Some(Want::Lock));
         for (id, slot) in &mut batch.slots[table] {
             // Nothing changes under the only writer: what it has read is as good as locked.
             slot.locked = only_writer && slot.read;
             match slot.want {
-                Some(Want::Lock | Want::Add) if slot.locked => {}
+                Some(Want::Lock | Want::Add | Want::AddLast) if slot.locked => {}
                 Some(Want::Lock) => lock.push(id.clone()),
-                Some(Want::Add) if only_writer => lock.push(id.clone()),
-                Some(Want::Add) if !slot.read => add.push(id.clone()),
-                Some(Want::Add | Want::Refer) | None => {}
+                Some(Want::Add) if locks => lock.push(id.clone()),
+                Some(Want::AddLast) if only_writer => lock.push(id.clone()),
+                Some(Want::Add | Want::AddLast) if !slot.read => add.push(id.clone()),
+                Some(Want::Add | Want::AddLast | Want::Refer) | None => {}
             }
         }
         read(staged, unit, batch, table, lock, Lock::Update).await?;
@@ -172,7 +175,9 @@ async fn pass<S: Staged, U: Rows>(
 /// Takes rows that only get deltas from the handler's memory.
 fn recall<S: Staged>(staged: &S, batch: &mut Batch<S::Row>) {
     for (table, slots) in batch.slots.iter_mut().enumerate() {
-        let only_added = |slot: &Slot<S::Row>| slot.want == Some(Want::Add) && !slot.read;
+        let only_added = |slot: &Slot<S::Row>| {
+            matches!(slot.want, Some(Want::Add | Want::AddLast)) && !slot.read
+        };
         for (id, slot) in slots.iter_mut().filter(|(_, slot)| only_added(slot)) {
             slot.row = staged.recall(table, id);
             slot.found = slot.row.is_some();

@@ -1,5 +1,6 @@
 //! The staged engine on the simulated ledger.
 
+mod adding;
 mod bisecting;
 mod colliding;
 mod recalling;

@@ -23,6 +23,9 @@ pub(super) struct Hooked {
     acts: usize,
     /// The ids of every read, by table.
     pub(super) reads: Vec<(&'static str, Vec<Value>)>,
+    /// The ids of every read that locks, and of every act on counters.
+    pub(super) locks: Vec<Vec<Value>>,
+    pub(super) adds: Vec<Vec<Value>>,
     at: usize,
     hook: Option<Box<dyn FnOnce() + Send>>,
     pub(super) backs: usize,
@@ -42,6 +45,9 @@ impl Rows for Hooked {
     ) -> Result<Vec<Value>, Fault> {
         self.act();
         self.reads.push((table.name, ids.to_vec()));
+        if lock == Lock::Update {
+            self.locks.push(ids.to_vec());
+        }
         self.unit.read(table, ids, lock).await
     }
 
@@ -57,6 +63,8 @@ impl Rows for Hooked {
 
     async fn add(&mut self, table: &'static Table, deltas: &[Delta]) -> Result<Vec<Value>, Fault> {
         self.act();
+        let ids = deltas.iter().map(|delta| delta.seen[0].clone());
+        self.adds.push(ids.collect());
         self.unit.add(table, deltas).await
     }
 }
@@ -139,6 +147,8 @@ pub(super) async fn unit(ledger: &SimLedger, lane: i16) -> Hooked {
         unit,
         acts: 0,
         reads: Vec::new(),
+        locks: Vec::new(),
+        adds: Vec::new(),
         at: 0,
         hook: None,
         backs: 0,

@@ -87,6 +87,11 @@ pub(super) enum Op {
         receipt: Key,
         amount: i128,
     },
+    /// Moves something from the house to an account, whatever both have.
+    Tip {
+        account: Key,
+        amount: i128,
+    },
     /// Breaks in the handler.
     Broken,
 }
@@ -176,20 +181,25 @@ impl Toy {
     }
 
     fn house(amount: i128, stage: &mut dyn Stage<Row>) -> i128 {
-        let (after, depends) = match stage.add(ACCOUNTS, &Value::Key(HOUSE), &[amount]) {
+        Self::move_to(HOUSE, amount, stage)
+    }
+
+    fn move_to(account: Key, amount: i128, stage: &mut dyn Stage<Row>) -> i128 {
+        let id = Value::Key(account);
+        let (after, depends) = match stage.add(ACCOUNTS, &id, &[amount]) {
             Added::Now(now) => (now[0], None),
             Added::Later(sums) => (
                 sums[0],
                 Some(Name {
                     table: ACCOUNTS,
-                    id: Value::Key(HOUSE),
+                    id,
                 }),
             ),
         };
         stage.append(
             JOURNAL,
             Row::Entry {
-                account: HOUSE,
+                account,
                 amount,
                 after,
             },
@@ -309,7 +319,7 @@ impl Staged for Toy {
             Op::Bet { bet, account, .. } => {
                 names.want(BETS, Value::Key(*bet), Want::Lock);
                 names.want(ACCOUNTS, Value::Key(*account), Want::Lock);
-                names.want(ACCOUNTS, Value::Key(HOUSE), Want::Add);
+                names.want(ACCOUNTS, Value::Key(HOUSE), Want::AddLast);
             }
             Op::Rollback { bet } => {
                 names.want(BETS, Value::Key(*bet), Want::Refer);
@@ -317,10 +327,14 @@ impl Staged for Toy {
                 if let Some(Row::Bet { account, .. }) = names.row(BETS, &Value::Key(*bet)) {
                     let account = *account;
                     names.want(ACCOUNTS, Value::Key(account), Want::Lock);
-                    names.want(ACCOUNTS, Value::Key(HOUSE), Want::Add);
+                    names.want(ACCOUNTS, Value::Key(HOUSE), Want::AddLast);
                 }
             }
-            Op::Gift { .. } => names.want(ACCOUNTS, Value::Key(HOUSE), Want::Add),
+            Op::Gift { .. } => names.want(ACCOUNTS, Value::Key(HOUSE), Want::AddLast),
+            Op::Tip { account, .. } => {
+                names.want(ACCOUNTS, Value::Key(*account), Want::Add);
+                names.want(ACCOUNTS, Value::Key(HOUSE), Want::AddLast);
+            }
             Op::Broken => {}
         }
     }
@@ -425,6 +439,11 @@ impl Staged for Toy {
                 amount,
             } => Self::bet(bet, account, amount, stage),
             Op::Rollback { bet } => Self::rollback(bet, stage),
+            Op::Tip { account, amount } => {
+                Self::house(-amount, stage);
+                Self::move_to(account, amount, stage);
+                Answer::applied()
+            }
             Op::Gift { receipt, amount } => {
                 let house = Self::house(amount, stage);
                 let row = Row::Receipt { id: receipt, house };
