@@ -93,7 +93,13 @@ impl Table {
             .map(|(i, _)| i)
     }
 
-    /// How many values [`Rows::add`] tells of a row: its identity and its counters.
+    /// The columns that [`Rows::add`] tells of a row: its identity and its counters.
+    pub fn counted_columns(&self) -> impl Iterator<Item = &'static Column> + '_ {
+        let counters = self.counters().map(|place| &self.columns[place]);
+        self.columns.iter().take(1).chain(counters)
+    }
+
+    /// How many they are.
     #[must_use]
     pub fn counted(&self) -> usize {
         1 + self.counters().count()

@@ -1,6 +1,8 @@
 //! Claims: keys go in set-based. Few are inserted where they are not there, and what was there already is read by a second
 //! statement, which sees what committed while the first one waited. Many are looked for first.
 
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use bytes::Bytes;
 use semel_core::ledger::{Claim, ClaimKind, Claimed, ConsumerId, Prior, SourceId};
 use semel_core::{Code, Fault, FieldSums, Fingerprint, Outcome, Scheme};
@@ -21,22 +23,28 @@ const LOOK_COUNT_MIN: usize = 64;
 /// again, it is the look that is in vain.
 const OVERTAKEN: u32 = 64;
 
-/// How a lane's connection claims.
+/// How the lanes of a process claim.
 #[derive(Debug, Default)]
 pub(crate) struct Manner {
     /// Claims that still expect collisions.
-    expecting: u32,
+    expecting: AtomicU32,
 }
 
 impl Manner {
     /// Whether to look first.
-    fn looks(&mut self, news: &[&Claim]) -> bool {
-        if news.len() < LOOK_COUNT_MIN || !alike(news) {
-            return false;
-        }
-        let calm = self.expecting == 0;
-        self.expecting = self.expecting.saturating_sub(1);
-        calm
+    fn looks(&self, news: &[&Claim]) -> bool {
+        news.len() >= LOOK_COUNT_MIN
+            && alike(news)
+            && self
+                .expecting
+                .try_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
+                    left.checked_sub(1)
+                })
+                .is_err()
+    }
+
+    fn overtaken(&self) {
+        self.expecting.store(OVERTAKEN, Ordering::Relaxed);
     }
 }
 
@@ -46,7 +54,7 @@ impl Manner {
 /// When the keys are not sorted: two lanes that claim in different orders deadlock (TRAPS T32).
 pub(crate) async fn claim(
     connection: &mut PgConnection,
-    manner: &mut Manner,
+    manner: &Manner,
     consumer: ConsumerId,
     claims: &[Claim],
 ) -> Result<Vec<Claimed>, Fault> {
@@ -59,7 +67,7 @@ pub(crate) async fn claim(
     let looked = if manner.looks(&news) {
         let priors = look_and_insert(connection, consumer, &news).await?;
         if priors.is_none() {
-            manner.expecting = OVERTAKEN;
+            manner.overtaken();
         }
         priors
     } else {
@@ -116,7 +124,7 @@ async fn look_and_insert(
         .await;
     match inserted {
         Ok(_) => Ok(Some(priors)),
-        Err(sqlx::Error::Database(error)) if error.is_unique_violation() => {
+        Err(sqlx::Error::Database(error)) if error.constraint() == Some("semel_ledger_key") => {
             session::script(connection, "ROLLBACK TO SAVEPOINT semel_look").await?;
             Ok(None)
         }

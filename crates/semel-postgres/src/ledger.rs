@@ -32,6 +32,7 @@ pub(crate) struct Shared {
     pub(crate) statements: Statements,
     /// A session for the ledger's own small calls; taken out while one runs, so that a dropped call loses it.
     desk: Mutex<Option<PgConnection>>,
+    pub(crate) manner: Manner,
 }
 
 impl Shared {
@@ -173,7 +174,6 @@ impl PostgresLedger {
             id: lane,
             shared: Arc::clone(&self.shared),
             units: 0,
-            manner: Manner::default(),
         })
     }
 
@@ -183,6 +183,7 @@ impl PostgresLedger {
             confirmed: Mutex::default(),
             statements: Statements::default(),
             desk: Mutex::default(),
+            manner: Manner::default(),
         };
         Self {
             shared: Arc::new(shared),
@@ -197,7 +198,6 @@ pub struct PostgresLane {
     pub(crate) shared: Arc<Shared>,
     /// Units begun on this connection.
     pub(crate) units: u64,
-    pub(crate) manner: Manner,
 }
 
 impl fmt::Debug for PostgresLane {

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use semel_core::Fault;
-use semel_core::rows::{Change, Delta, Table, Type, Value};
+use semel_core::rows::{Change, Column, Delta, Table, Type, Value};
 use sqlx::postgres::PgArguments;
 use sqlx::query::Query;
 use sqlx::{AssertSqlSafe, PgConnection, Postgres};
@@ -82,16 +82,17 @@ pub(crate) async fn read(
         width: 1,
         place: 0,
     };
-    fetch(connection, query(&sql).bind(ids)).await
+    fetch(connection, query(&sql).bind(ids), table.columns.iter()).await
 }
 
 /// The rows of a statement that answers with an array a column, flat.
 async fn fetch(
     connection: &mut PgConnection,
     query: Query<'_, Postgres, PgArguments>,
+    columns: impl Iterator<Item = &'static Column>,
 ) -> Result<Vec<Value>, Fault> {
     let row = query.fetch_one(connection).await.map_err(fault)?;
-    read_columns(&row)
+    read_columns(&row, columns)
 }
 
 /// Inserts rows; how many went in.
@@ -176,7 +177,7 @@ pub(crate) async fn add(
     deltas: &[Delta],
 ) -> Result<Vec<Value>, Fault> {
     let query = changes(acts.add.as_ref(), table, deltas)?;
-    fetch(connection, query).await
+    fetch(connection, query, table.counted_columns()).await
 }
 
 /// Adds to counters; how many rows took their delta.

@@ -77,13 +77,8 @@ impl Unit for PostgresUnit {
 
     async fn claim(&mut self, claims: &[Claim]) -> Result<Vec<Claimed>, Fault> {
         self.run(async |lane| {
-            let PostgresLane {
-                connection,
-                manner,
-                id,
-                ..
-            } = lane;
-            claim::claim(connection, manner, id.consumer, claims).await
+            let manner = &lane.shared.manner;
+            claim::claim(&mut lane.connection, manner, lane.id.consumer, claims).await
         })
         .await
         .map_err(own)

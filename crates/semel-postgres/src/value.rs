@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
-use semel_core::rows::{Type as Kind, Value};
+use semel_core::rows::{Column, Type as Kind, Value};
 use semel_core::{Fault, Key};
 use sqlx::encode::IsNull;
 use sqlx::error::BoxDynError;
@@ -44,6 +44,8 @@ mod oid {
     pub(super) const UUID: Oid = Oid(2950);
     pub(super) const UUID_ARRAY: Oid = Oid(2951);
     pub(super) const JSONB: Oid = Oid(3802);
+    /// Types from here on are the database's own (`FirstNormalObjectId`).
+    pub(super) const FIRST_OF_USERS: u32 = 16_384;
 }
 
 /// A key or hash as the driver's UUID.
@@ -306,60 +308,79 @@ fn read(kind: Oid, bytes: &[u8]) -> Result<Option<Value>, BoxDynError> {
     }))
 }
 
-/// The values of arrays, a column each, as flat rows; nothing where they are NULL, as of no rows.
+/// The values of arrays, one for each of `columns`, as flat rows; nothing where they are NULL, as of no rows.
 ///
 /// # Errors
 /// `Poison` when a column has a type that no [`Value`] holds.
-pub(crate) fn read_columns(row: &PgRow) -> Result<Vec<Value>, Fault> {
+pub(crate) fn read_columns(
+    row: &PgRow,
+    columns: impl Iterator<Item = &'static Column>,
+) -> Result<Vec<Value>, Fault> {
     let width = row.len();
     let mut values = Vec::new();
-    for place in 0..width {
+    for (place, column) in columns.enumerate() {
         let raw = row.try_get_raw(place).map_err(crate::fault::fault)?;
         if raw.is_null() {
             return Ok(values);
         }
         raw.as_bytes()
-            .and_then(|bytes| read_column(bytes, place, width, &mut values))
-            .map_err(|error| Fault::poison(format!("column {}: {error}", place + 1)))?;
+            .and_then(|bytes| read_array(bytes, column.kind, &mut values, (place, width)))
+            .map_err(|error| Fault::poison(format!("column `{}`: {error}", column.name)))?;
     }
     Ok(values)
 }
 
-/// Puts the elements of an array of one dimension at `place` of rows of `width` values. The first column makes room for
-/// the others.
-fn read_column(
+/// Puts the elements of an array at a place of rows of a width. The first column makes room for the others.
+fn read_array(
     mut bytes: &[u8],
-    place: usize,
-    width: usize,
+    kind: Kind,
     values: &mut Vec<Value>,
+    (place, width): (usize, usize),
 ) -> Result<(), BoxDynError> {
-    let (_dimensions, _nulls, element) = (
-        i32_of(&mut bytes)?,
-        i32_of(&mut bytes)?,
-        i32_of(&mut bytes)?,
-    );
+    let mut header = [0; 5];
+    for part in &mut header {
+        *part = i32_of(&mut bytes)?;
+    }
+    let [dimensions, _nulls, element, count, _lower] = header;
+    if dimensions != 1 {
+        return Err("its type is an array, not one of Semel's".into());
+    }
     let element = Oid(element.cast_unsigned());
-    let (count, _lower) = (usize::try_from(i32_of(&mut bytes)?)?, i32_of(&mut bytes)?);
+    let count = usize::try_from(count)?;
     if place == 0 {
         values.resize(count * width, Value::Null);
     }
     for at in 0..count {
-        let length = i32_of(&mut bytes)?;
-        // -1 stands for NULL.
-        if let Ok(length) = usize::try_from(length) {
-            let (value, rest) = bytes.split_at_checked(length).ok_or("a cut array")?;
-            *values
-                .get_mut(at * width + place)
-                .ok_or("a longer array than the first")? =
-                read(element, value)?.ok_or("it is of none of Semel's types")?;
+        // A length of -1 stands for NULL.
+        if let Ok(length) = usize::try_from(i32_of(&mut bytes)?) {
+            let (value, rest) = bytes.split_at_checked(length).ok_or(CUT)?;
+            let value = if element.0 < oid::FIRST_OF_USERS {
+                read(element, value)?
+            } else {
+                // A domain comes as what it is based on, under its own number.
+                read(base(kind, length), value)?
+            };
+            *values.get_mut(at * width + place).ok_or(CUT)? =
+                value.ok_or_else(|| format!("its type {} is not one of Semel's", element.0))?;
             bytes = rest;
         }
     }
     Ok(())
 }
 
+const CUT: &str = "an array that is cut off";
+
+/// The type that a domain of a column's kind is based on, by the length of a value.
+const fn base(kind: Kind, length: usize) -> Oid {
+    match (kind, length) {
+        (Kind::Int, 4) => oid::INT4,
+        (Kind::Int, 2) => oid::INT2,
+        (kind, _) => types(kind).0,
+    }
+}
+
 fn i32_of(bytes: &mut &[u8]) -> Result<i32, BoxDynError> {
-    let (first, rest) = bytes.split_first_chunk().ok_or("a cut array")?;
+    let (first, rest) = bytes.split_first_chunk().ok_or(CUT)?;
     *bytes = rest;
     Ok(i32::from_be_bytes(*first))
 }

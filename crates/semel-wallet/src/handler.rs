@@ -301,7 +301,6 @@ impl Staged for Wallet {
         }
     }
 
-    /// Only what is credited alone is wanted as `Add`, and no refusal tells the credited side.
     fn recall(&self, table: usize, id: &Value) -> Option<Row> {
         match (table, id) {
             (ACCOUNT, Value::Key(account)) => self.memory.recall(account).map(Row::Account),

@@ -156,6 +156,46 @@ proptest! {
     }
 }
 
+/// The engine, as it knows that the bank has no limit and that p3, which is empty, takes credits.
+fn remembering() -> Consumer<OnEngine> {
+    let mut consumer = Consumer::new(config(), OnEngine::new(config(), Writers::Many));
+    consumer.deliver(&OPENED);
+    for op in [
+        r#"{"op":"open_account","id":"o-p3","account":"p3","asset":"EUR"}"#,
+        r#"{"op":"unfreeze","id":"u1","account":"p3"}"#,
+        r#"{"op":"transfer","id":"k1","debit":"bank","credit":"p1","asset":"EUR","amount":1}"#,
+        r#"{"op":"transfer","id":"k2","debit":"bank","credit":"p1","asset":"EUR","amount":1}"#,
+        r#"{"op":"close_account","id":"z1","account":"p3"}"#,
+    ] {
+        consumer.deliver(&[op]);
+    }
+    consumer
+}
+
+fn refused(code: &str) -> (String, Option<String>) {
+    ("refused".to_owned(), Some(code.to_owned()))
+}
+
+#[test]
+fn no_refusal_leans_on_what_is_remembered_of_the_credited_side() {
+    let mut consumer = remembering();
+    let group = r#"{"op":"transfer_group","id":"g1","legs":[{"debit":"bank","credit":"p3","asset":"EUR","amount":1},{"debit":"bank","credit":"nobody","asset":"EUR","amount":1}]}"#;
+    assert_eq!(consumer.deliver(&[group]), [refused("account_closed")]);
+    let mut consumer = remembering();
+    consumer.deliver(&[r#"{"op":"freeze","id":"f1","account":"bank"}"#]);
+    let transfer =
+        r#"{"op":"transfer","id":"k3","debit":"bank","credit":"p3","asset":"EUR","amount":1}"#;
+    assert_eq!(consumer.deliver(&[transfer]), [refused("account_closed")]);
+}
+
+#[test]
+fn no_credit_reaches_an_account_that_was_closed_since() {
+    let mut consumer = remembering();
+    let transfer =
+        r#"{"op":"transfer","id":"k3","debit":"bank","credit":"p3","asset":"EUR","amount":1}"#;
+    assert_eq!(consumer.deliver(&[transfer]), [refused("account_closed")]);
+}
+
 #[test]
 fn e103_transfer_and_reversal_cancel_exactly_ten_thousand_times() {
     let mut consumer = Consumer::new(config(), InModel::new(config()));

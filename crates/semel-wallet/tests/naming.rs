@@ -97,7 +97,8 @@ fn player(status: Status, posted: i128) -> Row {
     })
 }
 
-const TRANSFER: &str = r#"{"op":"transfer","id":"t1","debit":"p1","credit":"p2","asset":"EUR","amount":5}"#;
+const TRANSFER: &str =
+    r#"{"op":"transfer","id":"t1","debit":"house","credit":"p2","asset":"EUR","amount":5}"#;
 
 /// What a transfer wants of the account that gets the money, when this is its row.
 fn credited(wallet: &Wallet, row: Option<&Row>) -> Want {
@@ -114,6 +115,7 @@ fn credited(wallet: &Wallet, row: Option<&Row>) -> Want {
 #[test]
 fn the_side_that_gets_the_money_takes_deltas_wherever_its_balance_cannot_matter() {
     let wallet = wallet();
+    wallet.learn(ACCOUNT, &house(Limit::None));
     let huge = 1 << 121;
     assert_eq!(credited(&wallet, None), Want::Refer);
     for (row, want) in [
@@ -124,12 +126,16 @@ fn the_side_that_gets_the_money_takes_deltas_wherever_its_balance_cannot_matter(
     ] {
         assert_eq!(credited(&wallet, Some(&row)), want, "{row:?}");
     }
-    assert_eq!(wanted(&wallet, TRANSFER, "p1", &[]), Want::Lock);
+    assert_eq!(wanted(&wallet, TRANSFER, "house", &[]), Want::AddLast);
+    // A payer with a limit is locked, so the other side would be too.
+    let between = TRANSFER.replace("house", "p1");
+    assert_eq!(wanted(&wallet, &between, "p2", &[]), Want::Lock);
 }
 
 #[test]
 fn what_is_remembered_of_an_account_is_forgotten_when_it_is_so_no_more() {
     let wallet = wallet();
+    wallet.learn(ACCOUNT, &house(Limit::None));
     let id = Value::Key(key("p2"));
     wallet.learn(ACCOUNT, &player(Status::Frozen, 7));
     assert_eq!(credited(&wallet, None), Want::Add);

@@ -66,16 +66,9 @@ fn read(name: &str, table: &Table, end: &str) -> String {
     )
 }
 
-/// As the types of the description, whatever the columns are: an array of a domain would be one of the domain's type.
 fn arrays<'a>(columns: impl Iterator<Item = &'a Column>, prefix: &str) -> String {
     columns
-        .map(|c| {
-            format!(
-                "array_agg({prefix}{}::{})",
-                quoted(c.name),
-                type_name(c.kind)
-            )
-        })
+        .map(|c| format!("array_agg({prefix}{})", quoted(c.name)))
         .collect::<Vec<_>>()
         .join(", ")
 }
@@ -268,10 +261,7 @@ fn locked(name: &str, identity: &str, given: &str) -> String {
 
 /// The identities and the counters after an update, one row of arrays.
 fn returning(add: Update, table: &Table) -> String {
-    let counted = || {
-        let counters = table.counters().map(|place| &table.columns[place]);
-        table.columns.iter().take(1).chain(counters)
-    };
+    let counted = || table.counted_columns();
     let Update { with, update } = add;
     format!(
         "WITH {with}raised AS (\n\
@@ -345,7 +335,7 @@ mod tests {
                  AND known.\"status\" IS NOT DISTINCT FROM given.seen_2\n\
                  RETURNING known.\"id\", known.\"balance\"\n\
                  )\n\
-                 SELECT array_agg(\"id\"::uuid), array_agg(\"balance\"::numeric) FROM raised"
+                 SELECT array_agg(\"id\"), array_agg(\"balance\") FROM raised"
             )
         );
     }

@@ -521,3 +521,73 @@ async fn t32_many_deltas_lock_their_rows_in_the_order_of_the_arrays() {
         assert!(nested < outer && outer < inner, "{count} rows:\n{plan}");
     }
 }
+
+static TYPES: Table = Table {
+    name: "types",
+    columns: &[
+        Column {
+            name: "id",
+            kind: Type::Int,
+            change: Change::Fixed,
+        },
+        Column {
+            name: "word",
+            kind: Type::Text,
+            change: Change::Fixed,
+        },
+        Column {
+            name: "cents",
+            kind: Type::Amount,
+            change: Change::Fixed,
+        },
+        Column {
+            name: "flag",
+            kind: Type::Int,
+            change: Change::Fixed,
+        },
+    ],
+};
+
+/// Rows come back as arrays, which name the domain and not what it is based on.
+#[tokio::test]
+async fn columns_of_domains_come_back_and_wrong_types_are_refused() {
+    let world = World::new().await;
+    let mut psql = world.psql().await;
+    run(
+        &mut psql,
+        "CREATE DOMAIN small AS int; CREATE DOMAIN word AS varchar(9); CREATE DOMAIN cents AS numeric(39, 0);
+         CREATE TABLE types (id small PRIMARY KEY, word word, cents cents, flag boolean);
+         INSERT INTO types VALUES (-7, 'é', 12345678901234567890, true), (8, NULL, 0, NULL)",
+    )
+    .await;
+    let ids = [Value::Int(-7), Value::Int(8)];
+    let mut unit = world.unit(0).await;
+    let rows = unit.read(&TYPES, &ids, Lock::None).await.unwrap();
+    let first = [
+        Value::Int(-7),
+        Value::Text("é".into()),
+        Value::Amount(12_345_678_901_234_567_890),
+        Value::Int(1),
+    ];
+    let second = [Value::Int(8), Value::Null, Value::Amount(0), Value::Null];
+    assert_eq!(rows, [first, second].concat());
+    drop(unit);
+    for (wrong, lane) in [
+        ("double precision", 1),
+        ("numeric(9, 2)", 2),
+        ("bigint[]", 3),
+    ] {
+        let value = if lane == 3 { "ARRAY[1]" } else { "2.5" };
+        run(
+            &mut psql,
+            &format!(
+                "ALTER TABLE types DROP cents; ALTER TABLE types ADD cents {wrong} DEFAULT {value}"
+            ),
+        )
+        .await;
+        let mut unit = world.unit(lane).await;
+        let fault = unit.read(&TYPES, &ids, Lock::None).await.unwrap_err();
+        assert_eq!(fault.class, Class::Poison, "{wrong}: {fault}");
+        assert!(fault.detail().contains("`cents`"), "{wrong}: {fault}");
+    }
+}

@@ -14,8 +14,8 @@ const UNLIMITED_MAX: usize = 4_096;
 const LIMITED_MAX: usize = 1 << 15;
 
 /// Up to here an account is far from the edge of 128 bits, so that deltas on it need no look at its
-/// balance: 2^119 away with amounts of up to [`AMOUNT_COMMUTING_MAX`] is half a million of the largest movements,
-/// and the column's own CHECK stands behind.
+/// balance: two thousand million movements of up to [`AMOUNT_COMMUTING_MAX`] lie between, and the column's own CHECK
+/// stands behind.
 const BALANCE_COMMUTING_MAX: u128 = 1 << 120;
 
 /// The largest amount that commutes: 79 228 162 514 264 337 593 543 950 336 minor units.
@@ -84,26 +84,36 @@ impl Memory {
 
     /// A full memory is emptied: the busy accounts come back first.
     fn learn_limited(&self, account: &Account) {
-        let known = self.recall(&account.key);
-        if known.as_ref().map(|known| known.status)
-            == takes_credits(account).then_some(account.status)
+        let takes = takes_credits(account);
         {
-            return;
+            let limited = self.limited.read().unwrap_or_else(PoisonError::into_inner);
+            let known = limited.get(&account.key);
+            if known.is_some_and(|known| takes && are_one(known, account))
+                || (known.is_none() && !takes)
+            {
+                return;
+            }
         }
         let mut limited = self.limited.write().unwrap_or_else(PoisonError::into_inner);
-        if !takes_credits(account) {
+        if !takes {
             limited.remove(&account.key);
             return;
         }
         if limited.len() >= LIMITED_MAX {
             limited.clear();
         }
-        let counted = Account {
+        let without_counters = Account {
             posted: 0,
             pending: 0,
             version: 0,
             ..account.clone()
         };
-        limited.insert(account.key, counted);
+        limited.insert(account.key, without_counters);
     }
+}
+
+/// Whether two accounts are the same but for their counters.
+fn are_one(one: &Account, two: &Account) -> bool {
+    let words = |account: &Account| (account.kind, account.limit, account.status);
+    words(one) == words(two) && one.id == two.id && one.asset == two.asset
 }

@@ -93,8 +93,8 @@ impl Naming<'_, '_> {
         self.names.want(ACCOUNT, id, want);
     }
 
-    /// The side of a transfer that gets the money. Its reply and every refusal tell the other side, so
-    /// nothing is decided on a balance that stays in its range whatever it is.
+    /// The account that gets the money of a house or bank. The reply tells the other side, so nothing is
+    /// decided on a balance that stays in its range whatever it is. (Beside a payer who is locked it would be locked too.)
     fn credited(&mut self, account: Key, amount: i128) {
         let memory = &self.wallet.memory;
         if amount > AMOUNT_COMMUTING_MAX || memory.is_unlimited(&account) {
@@ -115,11 +115,11 @@ impl Naming<'_, '_> {
 
     fn transfer(&mut self, leg: &Leg) {
         match &leg.money {
-            Ok(money) => {
+            Ok(money) if self.wallet.memory.is_unlimited(&money.debit) => {
                 self.account(money.debit, money.amount);
                 self.credited(money.credit, money.amount);
             }
-            Err(_) => self.leg(leg),
+            Ok(_) | Err(_) => self.leg(leg),
         }
     }
 

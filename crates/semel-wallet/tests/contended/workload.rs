@@ -100,8 +100,13 @@ impl Clerk {
             r#"{{"op":"win","id":"w{n}","round":"r{n}","account":"p{player}","asset":"EUR","amount":{}}}"#,
             amount + 9
         );
+        let deposit = format!(
+            r#"{{"op":"transfer","id":"d{n}","debit":"bank","credit":"p{player}","asset":"EUR","amount":1}}"#
+        );
         let lines = match if self.shared { 11 } else { self.dice.below(12) } {
-            0..=3 => vec![bet("", amount), rollback("x", "")],
+            0..=2 => vec![bet("", amount), rollback("x", "")],
+            // Money comes in by deltas, while the bet and what takes it back lock the player.
+            3 => vec![bet("", amount), rollback("x", ""), deposit],
             4 | 5 => vec![bet("", amount), rollback("x", ""), cancel],
             6 => vec![bet("", amount), rollback("x", ""), rollback("y", "")],
             7 | 8 => vec![bet("", amount), win],

@@ -190,6 +190,14 @@ impl Rows for MemoryUnit {
             else {
                 continue;
             };
+            let set = row
+                .iter()
+                .zip(table.columns)
+                .skip(1)
+                .filter(|(_, column)| column.change == Change::Set);
+            if !set.map(|(value, _)| value).eq(&delta.seen[1..]) {
+                continue;
+            }
             for (place, add) in table.counters().zip(&delta.add) {
                 row[place] = match row[place] {
                     Value::Amount(amount) => Value::Amount(amount + add),

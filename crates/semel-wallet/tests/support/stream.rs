@@ -56,6 +56,14 @@ fn body() -> impl Strategy<Value = (String, &'static str)> {
         1 => account().prop_map(|a| (format!(r#""op":"freeze","account":"{a}""#), "x")),
         2 => account().prop_map(|a| (format!(r#""op":"unfreeze","account":"{a}""#), "x")),
         1 => pick(&["p3", "j1", "p2"]).prop_map(|a| (format!(r#""op":"close_account","account":"{a}""#), "x")),
+        // An account that comes and goes, while the bank credits it without a look.
+        4 => pick(&["open_account", "freeze", "unfreeze", "close_account"]).prop_map(|op| {
+            (format!(r#""op":"{op}","account":"p3","asset":"EUR""#), "x")
+        }),
+        4 => (pick(&["p1", "p3"]), amount()).prop_map(|(to, a)| {
+            (format!(r#""op":"transfer","debit":"bank","credit":"{to}","asset":"EUR",{a}"#), "x")
+        }),
+        1 => Just((r#""op":"transfer_group","legs":[{"debit":"bank","credit":"p3","asset":"EUR","amount":1},{"debit":"bank","credit":"nobody","asset":"EUR","amount":1}]"#.to_owned(), "x")),
         8 => money().prop_map(|m| (format!(r#""op":"transfer",{m}"#), "t")),
         3 => prop::collection::vec(money(), 1..4).prop_map(|legs| {
             (format!(r#""op":"transfer_group","legs":[{{{}}}]"#, legs.join("},{")), "t")

@@ -19,6 +19,8 @@ pub(super) struct Slot<R> {
     pub(super) read: bool,
     /// It is on the list of rows to read before its messages are asked again.
     pub(super) queued: bool,
+    /// It comes from the handler's memory.
+    pub(super) recalled: bool,
     /// It was read under the lock of its want.
     pub(super) locked: bool,
     /// It exists in the database.
@@ -39,6 +41,7 @@ impl<R> Slot<R> {
             want,
             read: false,
             queued: false,
+            recalled: false,
             locked: false,
             found: false,
             row: None,
@@ -99,6 +102,8 @@ pub(super) struct Batch<R> {
     pub(super) undo: Vec<Undo<R>>,
     /// Values on their way to the store, kept for their memory only.
     pub(super) values: Vec<Value>,
+    /// What is read now was committed: the unit has written no row yet that may be rolled back with it.
+    pub(super) reads_committed: bool,
 }
 
 impl<R: Clone> Batch<R> {
@@ -111,6 +116,7 @@ impl<R: Clone> Batch<R> {
             appended: Vec::new(),
             undo: Vec::new(),
             values: Vec::new(),
+            reads_committed: false,
         }
     }
 
@@ -144,6 +150,7 @@ impl<R: Clone> Batch<R> {
                 .get_mut(id)
                 .expect("only named rows are read");
             slot.read = true;
+            slot.recalled = false;
             slot.locked = locked;
             slot.found = false;
             slot.row = None;
@@ -153,7 +160,9 @@ impl<R: Clone> Batch<R> {
                 .get_mut(&row[0])
                 .ok_or_else(|| stranger(self.tables[table], &row[0]))?;
             let row = staged.decode(table, row).map_err(poison)?;
-            staged.learn(table, &row);
+            if self.reads_committed {
+                staged.learn(table, &row);
+            }
             slot.found = true;
             slot.row = Some(row);
         }

@@ -77,6 +77,7 @@ async fn part<S: Staged, U: Unit + Rows>(
     save: Save,
 ) -> Result<Part, Fault> {
     let mut last = String::new();
+    batch.reads_committed = save == Save::Claims;
     for tries in 1..=TRIES_MAX {
         let memory = if tries == 1 {
             Memory::Trusted
@@ -122,7 +123,11 @@ async fn attempt<S: Staged, U: Unit + Rows>(
             "rows kept appearing before their lock, {TRIES_MAX} times"
         )));
     };
-    let said = deciding::decide(staged, batch, fresh, &endless);
+    let Some(said) = deciding::decide(staged, batch, fresh, &endless) else {
+        return Ok(Try::Again(
+            "an answer leans on what was remembered of a row".to_owned(),
+        ));
+    };
     Ok(match flush::flush(staged, unit, batch).await? {
         Flushed::All => Try::Done(said),
         Flushed::Collision(table) => collided(batch.tables[table].name, batch.puts_unnamed(table)),

@@ -1,6 +1,8 @@
 //! Decides the messages of a part in order of arrival, each on the rows as the applied ones before it
 //! left them.
 
+use std::cell::Cell;
+
 use semel_core::rows::Value;
 use semel_core::{Answer, Fault};
 
@@ -9,32 +11,38 @@ use super::naming::WAVES_MAX;
 use super::{Added, Name, Stage, Staged, Want};
 use crate::handler::{Fresh, Said};
 
-/// Decides every message; `endless` are those that never came to an end of naming.
+/// Decides every message; `endless` are those that never came to an end of naming. Nothing when a message that is not
+/// applied looked at a row that was only recalled: no delta of its own checks that memory.
 pub(super) fn decide<S: Staged>(
     staged: &S,
     batch: &mut Batch<S::Row>,
     fresh: &[Fresh<'_, S::Work>],
     endless: &[usize],
-) -> Vec<Said> {
+) -> Option<Vec<Said>> {
     let mut scratch = Vec::new();
-    fresh
-        .iter()
-        .enumerate()
-        .map(|(i, message)| {
-            if endless.contains(&i) {
-                let why = format!("its rows still refer to further rows after {WAVES_MAX} reads");
-                return Said::Fault(Fault::poison(why));
-            }
-            let mut stage = Deciding {
-                staged,
-                batch,
-                fault: None,
-                scratch: &mut scratch,
-            };
-            let answer = staged.decide(message, &mut stage);
-            conclude(stage.fault.take(), answer, stage.batch)
-        })
-        .collect()
+    let mut all = Vec::with_capacity(fresh.len());
+    for (i, message) in fresh.iter().enumerate() {
+        if endless.contains(&i) {
+            let why = format!("its rows still refer to further rows after {WAVES_MAX} reads");
+            all.push(Said::Fault(Fault::poison(why)));
+            continue;
+        }
+        let mut stage = Deciding {
+            staged,
+            batch,
+            fault: None,
+            remembered: Cell::new(false),
+            scratch: &mut scratch,
+        };
+        let answer = staged.decide(message, &mut stage);
+        let remembered = stage.remembered.get();
+        let said = conclude(stage.fault.take(), answer, stage.batch);
+        if remembered && !matches!(said, Said::Answer(Answer::Applied { .. })) {
+            return None;
+        }
+        all.push(said);
+    }
+    Some(all)
 }
 
 fn conclude<R: Clone>(
@@ -64,6 +72,8 @@ struct Deciding<'b, S: Staged> {
     batch: &'b mut Batch<S::Row>,
     /// The first thing that went wrong inside the stage.
     fault: Option<Fault>,
+    /// The message looked at a row that was only recalled.
+    remembered: Cell<bool>,
     scratch: &'b mut Vec<Value>,
 }
 
@@ -77,7 +87,9 @@ impl<S: Staged> Deciding<'_, S> {
 
     /// The row's delta, if it gets one: else nothing about it is open, and who depends on it need not wait.
     fn pending(&self, name: &Name) -> Option<usize> {
-        self.batch.slots[name.table].get(&name.id)?.delta
+        let delta = self.batch.slots[name.table].get(&name.id)?.delta?;
+        // Adds of a message that was not applied are taken back and leave an empty sum.
+        (self.batch.deltas[delta].adds > 0).then_some(delta)
     }
 
     fn place(&mut self, table: usize, id: Value, row: S::Row, depends: Option<usize>) {
@@ -161,7 +173,12 @@ impl<S: Staged> Deciding<'_, S> {
 impl<S: Staged> Stage<S::Row> for Deciding<'_, S> {
     fn get(&self, table: usize, id: &Value) -> Option<&S::Row> {
         match self.batch.slots[table].get(id) {
-            Some(slot) => slot.row.as_ref(),
+            Some(slot) => {
+                if slot.recalled {
+                    self.remembered.set(true);
+                }
+                slot.row.as_ref()
+            }
             None => panic!("{}", self.bug(table, id, "asked for, but was not named")),
         }
     }

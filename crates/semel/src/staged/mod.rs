@@ -47,15 +47,14 @@ pub struct Name {
 pub enum Want {
     /// Only what never changes in it, to learn further names. Read without a lock.
     Refer,
-    /// Its counters get deltas that commute, and nothing is decided on them. For a row that all units meet at: no lock is
-    /// taken, and its delta comes last, behind all others and what depends on those. If any message of the batch wants
-    /// `Lock`, or the ledger's unit is the only writer, the row is locked (read) like any other and the delta is
-    /// applied to it directly.
-    AddLast,
-    /// Like `AddLast`, for a row among many that are also locked by others: the delta comes behind the inserts. In a batch
-    /// that locks any row of its table it is locked too, since units that take such rows twice, some by locks and
-    /// then some by deltas, would wait for each other in a circle.
+    /// Its counters get deltas that commute, and nothing is decided on them: the delta comes behind the inserts, without a
+    /// lock before. In a batch that locks anything it is locked too, in the one pass: units that lock some rows and
+    /// then raise others by deltas would wait for each other in a circle. So it is where the ledger's unit is the
+    /// only writer, and the delta is applied to the row directly.
     Add,
+    /// Like `Add`, for a row that all units meet at: its delta comes last, behind all others and what depends on those, and
+    /// beside locked rows too. It is locked only if a message of the batch wants `Lock` of it.
+    AddLast,
     /// It decides on the row, whether it exists or not. Locked.
     Lock,
 }
@@ -169,14 +168,14 @@ pub trait Staged: Send + Sync + 'static {
         stage: &mut dyn Stage<Self::Row>,
     ) -> Result<Answer, Fault>;
 
-    /// Learns that a row was read (locked or not), so that later [`Staged::name`] calls may know facts
+    /// Learns that a row was read (locked or not), as another unit committed it, so that later [`Staged::name`] calls may know facts
     /// of it that never change. A hint only; the default forgets.
     fn learn(&self, _table: usize, _row: &Self::Row) {}
 
-    /// A row that the handler knows without looking, wanted as `AddLast` or `Add`: it is not read. The delta itself
+    /// A row that the handler knows without looking, wanted as `Add` or `AddLast`: it is not read. The delta itself
     /// checks that the row is there and its `Set` columns are those given; if not, the part is decided again on
-    /// rows that are read. Only an answer whose delta is written is checked in this way, so recall nothing
-    /// that a refusal could lean on. The default knows nothing.
+    /// rows that are read. So it is when a message that looked at such a row is not applied, since no delta checks
+    /// what its answer leans on. The default knows nothing.
     fn recall(&self, _table: usize, _id: &Value) -> Option<Self::Row> {
         None
     }

@@ -150,10 +150,10 @@ async fn pass<S: Staged, U: Rows>(
     batch: &mut Batch<S::Row>,
 ) -> Result<(), Fault> {
     let only_writer = unit.only_writer();
+    let mut slots = batch.slots.iter().flat_map(|slots| slots.values());
+    let locks = only_writer || slots.any(|slot| slot.want == Some(Want::Lock));
     for table in 0..batch.tables.len() {
         let (mut lock, mut add) = (Vec::new(), Vec::new());
-        let mut slots = batch.slots[table].values();
-        let locks = only_writer || slots.any(|slot| slot.want == Some(Want::Lock));
         for (id, slot) in &mut batch.slots[table] {
             // Nothing changes under the only writer: what it has read is as good as locked.
             slot.locked = only_writer && slot.read;
@@ -182,6 +182,7 @@ fn recall<S: Staged>(staged: &S, batch: &mut Batch<S::Row>) {
             slot.row = staged.recall(table, id);
             slot.found = slot.row.is_some();
             slot.read = slot.found;
+            slot.recalled = slot.found;
         }
     }
 }

@@ -78,6 +78,22 @@ async fn beside_a_locked_row_of_their_table_they_are_locked_in_the_same_pass() {
     assert_eq!(balance(&ledger, key(1)), Some(13));
 }
 
+/// A row of another table is enough: it is held while the deltas wait.
+#[tokio::test]
+async fn beside_a_locked_row_of_another_table_they_are_locked_too() {
+    let ledger = ledger(4);
+    put_account(&ledger, key(1), 10);
+    let mut unit = unit(&ledger, 0).await;
+    let rollback = Op::Rollback { bet: key(9) };
+    let said = unit
+        .handle_by(&handler(Toy::default()), &[tip(1, 3), rollback])
+        .await
+        .unwrap();
+    assert_eq!(words(&said), ["applied", "tombstoned"]);
+    assert_eq!(unit.locks, [ids([1]), ids([9])]);
+    assert_eq!(unit.adds, [vec![Value::Key(HOUSE)]]);
+}
+
 #[tokio::test]
 async fn an_account_that_is_not_there_gets_nothing() {
     let ledger = ledger(3);

@@ -2,8 +2,9 @@
 
 use semel_core::rows::Value;
 
-use super::rig::{balance, ledger, put_account, run};
-use super::toy::{HOUSE, Op, key};
+use super::rig::{balance, ledger, put_account, run, unit, words};
+use super::toy::{HOUSE, Op, Row, Toy, key};
+use crate::staged::handler;
 
 /// A CHECK that the toy does not know of: stakes are at most 90.
 fn stakes_are_small(row: &[Value]) -> Result<(), &'static str> {
@@ -101,4 +102,36 @@ async fn a_single_poison_message_is_told_so_without_halving() {
     .await;
     assert_eq!(said, ["fault Poison"]);
     assert_eq!(balance(&ledger, key(1)), Some(1000));
+}
+
+/// It may be rolled back with the unit, and never come true.
+#[tokio::test]
+async fn what_an_earlier_part_of_the_unit_wrote_is_not_learnt() {
+    let ledger = ledger(9);
+    ledger.check("bet", stakes_are_small);
+    put_account(&ledger, key(1), 1_000);
+    let bet = |n, amount| Op::Bet {
+        bet: key(n),
+        account: key(1),
+        amount,
+    };
+    let credit = |amount| Op::Credit {
+        account: key(2),
+        amount,
+    };
+    let open = Op::Open { account: key(2) };
+    let toy = handler(Toy::default());
+    let mut unit = unit(&ledger, 0).await;
+    let ops = [open, bet(10, 91), credit(3), credit(4)];
+    let said = unit.handle_by(&toy, &ops).await.unwrap();
+    assert_eq!(
+        words(&said),
+        ["applied", "fault Poison", "applied", "applied"]
+    );
+    let learnt = toy.inner().learnt.lock().unwrap();
+    let of = |account: semel_core::Key| {
+        let mut rows = learnt.iter();
+        rows.any(|row| matches!(row, Row::Account { id, .. } if *id == account))
+    };
+    assert!(of(key(1)) && !of(key(2)), "{learnt:?}");
 }

@@ -1,6 +1,7 @@
 //! A toy wallet for the tests: accounts with a limit, a house that only gets deltas, bets whose rollback
 //! leaves a tombstone, and a journal that is only appended.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use semel_core::fingerprint::{FieldSums, Fingerprint, Scheme};
@@ -131,6 +132,8 @@ pub(super) struct Toy {
     pub(super) house: Option<Row>,
     /// How often it was asked to recall a row.
     pub(super) asked: AtomicUsize,
+    /// What it learnt.
+    pub(super) learnt: Mutex<Vec<Row>>,
 }
 
 impl Toy {
@@ -460,6 +463,10 @@ impl Staged for Toy {
             }
             Op::Broken => return Err(Fault::poison("the handler breaks")),
         })
+    }
+
+    fn learn(&self, _table: usize, row: &Row) {
+        self.learnt.lock().unwrap().push(row.clone());
     }
 
     fn recall(&self, table: usize, id: &Value) -> Option<Row> {
