@@ -48,6 +48,8 @@ pub struct Case<W> {
     pub source: SourceId,
     /// Its binding and the handler's parsed form, or why it is dead.
     pub binding: Result<(Binding, W), Reject>,
+    /// Of a parked message that no longer binds to its key: the key and id of its row, under which it ends.
+    pub unbound: Option<(Key, String)>,
     /// New, or a parked message on its way back.
     pub kind: ClaimKind,
     /// It is read again on purpose.
@@ -62,7 +64,18 @@ impl<W> Case<W> {
     /// Its key, if it has one.
     #[must_use]
     pub fn key(&self) -> Option<Key> {
-        self.binding.as_ref().ok().map(|(b, _)| b.key)
+        match &self.binding {
+            Ok((binding, _)) => Some(binding.key),
+            Err(_) => self.unbound.as_ref().map(|(key, _)| *key),
+        }
+    }
+
+    /// The source text of its key, if it has one.
+    fn id(&self) -> Option<&str> {
+        match &self.binding {
+            Ok((binding, _)) => Some(&binding.id),
+            Err(_) => self.unbound.as_ref().map(|(_, id)| &**id),
+        }
     }
 }
 
@@ -128,12 +141,14 @@ pub fn claims<W>(cases: &[&Case<W>], plan: &Plan) -> Vec<Claim> {
         .iter()
         .filter_map(|&i| {
             let case = cases[i];
-            let (binding, _) = case.binding.as_ref().ok()?;
+            let content = case.binding.as_ref().ok().map(|(b, _)| b);
             Some(Claim {
-                key: binding.key,
-                fingerprint: binding.fingerprint,
-                scheme: binding.scheme,
-                sums: binding.sums,
+                key: case.key()?,
+                // A parked message that no longer binds has none, and a release compares none.
+                fingerprint: content
+                    .map_or_else(|| Fingerprint::from_bytes([0; 16]), |b| b.fingerprint),
+                scheme: content.map_or(Scheme::NONE, |b| b.scheme),
+                sums: content.map_or_else(FieldSums::default, |b| b.sums),
                 source: case.source,
                 kind: case.kind,
             })
@@ -499,10 +514,7 @@ where
 
     fn park(&mut self, i: usize, key: Key, awaiting: &Awaiting, park_for_ms: u64) -> Ending {
         let case = self.cases[i];
-        let id = case
-            .binding
-            .as_ref()
-            .map_or_else(|_| String::new(), |(b, _)| b.id.clone());
+        let id = case.id().unwrap_or_default().to_owned();
         self.note(key, Outcome::Parked, Some(awaiting.kind.clone()), None);
         let interval = PARK_RETRY_MS
             .saturating_mul(1 << case.attempts.min(16))
@@ -658,10 +670,9 @@ fn letter<W>(
     if bytes.len() > LETTER_BYTES_MAX && *code == codes::TOO_LARGE {
         message.payload = message.payload.map(|p| p.slice(..LETTER_BYTES_MAX));
     }
-    let binding = case.binding.as_ref().ok().map(|(b, _)| b);
     Letter {
-        key: binding.map(|b| b.key),
-        id: binding.map(|b| b.id.clone()),
+        key: case.key(),
+        id: case.id().map(str::to_owned),
         code: code.clone(),
         detail: bounded(detail),
         field,
@@ -707,6 +718,7 @@ mod tests {
             message: Message::new("{}", "p", None),
             source: SourceId(1),
             binding: Ok((binding, ())),
+            unbound: None,
             kind,
             replay: false,
             last: false,

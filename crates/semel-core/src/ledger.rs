@@ -239,6 +239,8 @@ pub struct Park {
 pub struct Parked {
     /// Its key.
     pub key: Key,
+    /// The key's source text.
+    pub id: String,
     /// Its content and position, as first delivered.
     pub message: Message,
     /// Its source.

@@ -141,6 +141,9 @@ pub mod codes {
     pub const UNKNOWN_OP: Code = Code::new("unknown_op");
     /// The message breaks the handler.
     pub const POISON: Code = Code::new("poison");
+    /// Parked until its deadline, and then there was no final answer: the handler still waits, or the message
+    /// no longer binds to its key.
+    pub const PARKED_TOO_LONG: Code = Code::new("parked_too_long");
 }
 
 /// What a parked message waits for.

@@ -223,6 +223,7 @@ fn parked_row(row: &PgRow) -> Result<Parked, Fault> {
         };
         let parked = Parked {
             key: key(identity),
+            id: row.try_get("id")?,
             message,
             source: SourceId(row.try_get("source")?),
             attempts: u32::try_from(attempts).unwrap_or(0),

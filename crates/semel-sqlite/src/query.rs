@@ -75,6 +75,7 @@ fn parked_row(row: &SqliteRow) -> Result<Parked, Fault> {
     };
     Ok(Parked {
         key: Key::from_bytes(row.sixteen(0)?),
+        id: row.own(10)?,
         message,
         source: SourceId(row.own(1)?),
         attempts: row.own(2)?,

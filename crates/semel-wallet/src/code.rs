@@ -49,6 +49,7 @@ codes! {
         KeyReused = "key_reused": "The id was used before with other content; `field` names what differs.",
         UnknownOp = "unknown_op": "The wallet knows no such operation.",
         Poison = "poison": "The message breaks the handler, ends the process, or never succeeded within its attempts.",
+        ParkedTooLong = "parked_too_long": "The time of a parked message was over, and its key could not be made any more: the key rules were changed while it waited.",
         LateWin = "late_win": "A win for a completed or cancelled round, while the policy is `late_win = \"dead\"`.",
     }
 }

@@ -577,6 +577,7 @@ where
         message,
         source: INTERNAL,
         binding: Ok((bound.binding, bound.work)),
+        unbound: None,
         kind: semel_core::ledger::ClaimKind::New,
         replay: false,
         last: false,

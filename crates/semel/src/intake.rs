@@ -226,6 +226,7 @@ impl<L: Ledger, H: Handler<L::Unit>> Intake<L, H> {
             message,
             source: feed.id,
             binding,
+            unbound: None,
             kind: ClaimKind::New,
             replay,
             last: false,

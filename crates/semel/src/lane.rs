@@ -5,11 +5,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use semel_core::law::Case;
+use semel_core::law::{Case, Reject};
 use semel_core::ledger::{
     ClaimKind, Committed, Fence, LaneId, Ledger, Parked, Reached, Resolved, Which,
 };
-use semel_core::{Backoff, Class, Fault, Key, Outcome, Settlements};
+use semel_core::{Backoff, Class, Fault, Key, Outcome, Settlements, codes};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::Instant;
 
@@ -425,7 +425,7 @@ impl<L: Ledger, H: Handler<L::Unit>> Lane<L, H> {
         self.waiting
             .iter()
             .take(count)
-            .all(|queued| queued.item.doomed.is_some() || queued.item.case.key().is_none())
+            .all(|queued| queued.item.doomed.is_some() || queued.item.case.binding.is_err())
     }
 
     async fn store_busy(&mut self, fault: &Fault, count: usize) {
@@ -601,29 +601,39 @@ impl<L: Ledger, H: Handler<L::Unit>> Lane<L, H> {
     }
 }
 
-/// A parked message as an ordinary message of a lane. `None` when it no longer binds to its key: then
-/// it stays parked for an operator.
+/// A parked message as an ordinary message of a lane. One that no longer binds to its key stays parked for an
+/// operator (`None`) until its deadline, and is a dead letter then.
 pub(crate) fn released<L: Ledger, H: Handler<L::Unit>>(
     shared: &Shared<L, H>,
     parked: Parked,
     watch: Option<Arc<tokio::sync::oneshot::Sender<()>>>,
 ) -> Option<Queued<H::Work>> {
-    let (binding, _) = bind::<L::Unit, H>(&*shared.handler, &parked.message, usize::MAX);
+    let (mut binding, _) = bind::<L::Unit, H>(&*shared.handler, &parked.message, usize::MAX);
+    let binds = binding.as_ref().is_ok_and(|(b, _)| b.key == parked.key);
+    if !binds && !parked.last {
+        if shared.is_news(parked.key) {
+            tracing::error!(key = %parked.key, "a parked message no longer binds to its key, so it stays parked and is dead at its deadline; undo the change of the key rules, or look at it with `semel parked list`");
+        }
+        return None;
+    }
+    if !binds {
+        binding = Err(Reject {
+            code: codes::PARKED_TOO_LONG,
+            detail: "it no longer binds to its key, since the key rules were changed while it was parked; send it again"
+                .to_owned(),
+            field: None,
+        });
+    }
     let case = Case {
         message: parked.message,
         source: parked.source,
         binding,
+        unbound: (!binds).then_some((parked.key, parked.id)),
         kind: ClaimKind::Released,
         replay: false,
         last: parked.last,
         attempts: parked.attempts,
     };
-    if case.key() != Some(parked.key) {
-        if shared.is_news(parked.key) {
-            tracing::error!(key = %parked.key, "a parked message no longer binds to its key, so it stays parked; undo the change of the key rules, or look at it with `semel parked list`");
-        }
-        return None;
-    }
     let ticket = Ticket {
         stub: None,
         _underway: shared.outstanding.begin(),

@@ -238,19 +238,26 @@ where
     let mut views = Vec::with_capacity(fresh.len());
     for &i in fresh {
         let case = &items[i].case;
-        let Ok((binding, work)) = &case.binding else {
-            continue;
-        };
-        if let Some(detail) = &items[i].doomed {
-            answers.push(poison(i, case.attempts, detail.clone()));
-        } else {
-            asked.push(i);
-            views.push(Fresh {
-                message: &case.message,
-                binding,
-                work,
-                last: case.last,
-            });
+        match (&case.binding, &items[i].doomed) {
+            (Err(reject), _) => answers.push(Answered {
+                case: i,
+                answer: Answer::Dead {
+                    code: reject.code.clone(),
+                    detail: reject.detail.clone(),
+                    field: reject.field.clone(),
+                },
+                attempts: case.attempts,
+            }),
+            (Ok(_), Some(detail)) => answers.push(poison(i, case.attempts, detail.clone())),
+            (Ok((binding, work)), None) => {
+                asked.push(i);
+                views.push(Fresh {
+                    message: &case.message,
+                    binding,
+                    work,
+                    last: case.last,
+                });
+            }
         }
     }
     if views.is_empty() {
@@ -293,7 +300,11 @@ fn sort<W>(i: usize, case: &Case<W>, said: Said) -> Result<Answered, Trouble> {
                 "the handler still waits for its {} at the deadline",
                 awaiting.kind
             );
-            Ok(poison(i, case.attempts + 1, detail))
+            Ok(Answered {
+                case: i,
+                answer: Answer::dead(codes::PARKED_TOO_LONG, detail),
+                attempts: case.attempts + 1,
+            })
         }
         Said::Answer(answer) => Ok(Answered {
             case: i,

@@ -135,6 +135,7 @@ impl<U: Unit + Rows> Handler<U> for Toy {
                     tokio::time::sleep(Duration::from_secs(60)).await;
                     Answer::ignored(NO).into()
                 }
+                "wait for ever" => Answer::not_yet(THING, one.work.thing, 60_000).into(),
                 "wait" | "wait slowly" if one.last => Answer::refused(NO).into(),
                 "wait" | "wait slowly"
                     if unit
@@ -479,6 +480,80 @@ async fn t36_parked_messages_that_no_longer_bind_hide_no_others_from_the_sweep()
     let summary = summary.unwrap_or_else(|fault| panic!("{fault}"));
     assert_eq!(summary.released.get(&Outcome::Applied), Some(&1));
     assert_eq!(ledger.parked_count(), 1_100);
+}
+
+/// One message parked for a minute under its `id`, then a life of 2 seconds whose key is `ref`.
+async fn parked_then_rekeyed(ledger: &SimLedger, until_idle: bool, advance_ms: u32) -> Summary {
+    let source = SimSource::new(1);
+    let wait = br#"{"id":"w","ref":"another","do":"wait","thing":"t"}"#;
+    source.push_payload("p", wait.to_vec());
+    run(ledger, &source, settings(1)).await.0.unwrap();
+    ledger.advance_ms(advance_ms);
+    let source = SimSource::new(2);
+    let toy = Arc::new(Toy::keyed_by("/ref"));
+    let consumer = Consumer::builder("toy", Arc::new(ledger.clone()), toy)
+        .settings(Settings {
+            until_idle,
+            accept_key_change: true,
+            ..settings(2)
+        })
+        .sources(["sim"])
+        .enroll()
+        .await
+        .unwrap_or_else(|fault| panic!("{fault}"))
+        .attach("sim", Arc::new(source.clone()));
+    let closes = async {
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        source.close();
+    };
+    let (summary, ()) = tokio::join!(consumer.run(std::future::pending()), closes);
+    summary.unwrap_or_else(|fault| panic!("{fault}"))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_parked_message_that_no_longer_binds_is_dead_at_its_deadline_whoever_looks() {
+    for until_idle in [false, true] {
+        let ledger = SimLedger::new(1);
+        let before = parked_then_rekeyed(&ledger, until_idle, 50_000).await;
+        assert_eq!((ledger.parked_count(), before.new_letters), (1, 0));
+
+        let ledger = SimLedger::new(1);
+        let after = parked_then_rekeyed(&ledger, until_idle, 61_000).await;
+        assert_eq!(after.released.get(&Outcome::Dead), Some(&1));
+        assert_eq!(ledger.parked_count(), 0);
+        let letters = ledger.letters();
+        let letter = &letters[0].letter;
+        assert_eq!(letter.code.as_str(), "parked_too_long");
+        assert_eq!(
+            (letter.key, letter.id.as_deref()),
+            (Some(key_of("w")), Some("w"))
+        );
+        // A dead message holds no key: it may be sent again.
+        let source = SimSource::new(3);
+        source.push_payload("p", br#"{"id":"w"}"#.to_vec());
+        let settings = Settings {
+            accept_key_change: true,
+            ..settings(3)
+        };
+        assert_eq!(run(&ledger, &source, settings).await.1.words(), ["applied"]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_that_still_waits_at_the_deadline_leaves_a_dead_letter() {
+    let (ledger, source) = (SimLedger::new(1), SimSource::new(1));
+    source.push_payload(
+        "p",
+        br#"{"id":"w","do":"wait for ever","thing":"t"}"#.to_vec(),
+    );
+    run(&ledger, &source, settings(1)).await.0.unwrap();
+    ledger.advance_ms(61_000);
+    run(&ledger, &SimSource::new(2), settings(2))
+        .await
+        .0
+        .unwrap();
+    assert_eq!(ledger.parked_count(), 0);
+    assert_eq!(ledger.letters()[0].letter.code.as_str(), "parked_too_long");
 }
 
 /// Finds as due what has no effect yet.

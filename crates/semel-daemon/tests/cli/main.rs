@@ -11,6 +11,7 @@ mod config;
 mod doctor;
 mod exits;
 mod kill;
+mod parked;
 mod place;
 mod port;
 mod proxy;

@@ -2,7 +2,7 @@
 -- row. Index: semel_parked_due and semel_parked_deadline, which the `+` leaves in place.
 SELECT parked.key, parked.source, parked.attempts,
        parked.deadline <= CAST(unixepoch('subsec') * 1000000 AS INTEGER) AS last,
-       parked.partition, parked.position, parked.headers, parked.message_key, parked.timestamp_ms, parked.payload
+       parked.partition, parked.position, parked.headers, parked.message_key, parked.timestamp_ms, parked.payload, parked.id
 FROM semel_parked AS parked
 WHERE parked.consumer = ?1
   AND (parked.due_at <= CAST(unixepoch('subsec') * 1000000 AS INTEGER)

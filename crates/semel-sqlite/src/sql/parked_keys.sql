@@ -2,7 +2,7 @@
 -- primary key, one descent a key.
 SELECT parked.key, parked.source, parked.attempts,
        parked.deadline <= CAST(unixepoch('subsec') * 1000000 AS INTEGER) AS last,
-       parked.partition, parked.position, parked.headers, parked.message_key, parked.timestamp_ms, parked.payload
+       parked.partition, parked.position, parked.headers, parked.message_key, parked.timestamp_ms, parked.payload, parked.id
 FROM (VALUES (?, ?)) AS wanted
 CROSS JOIN semel_parked AS parked
 WHERE parked.consumer = wanted.column1 AND parked.key = wanted.column2

@@ -291,6 +291,7 @@ impl Ledger for SimLedger {
             .take(limit);
         let parked = wanted.map(|(key, row)| Parked {
             key,
+            id: row.id.clone(),
             message: row.message.clone(),
             source: row.source,
             attempts: row.attempts,

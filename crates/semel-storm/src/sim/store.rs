@@ -75,6 +75,7 @@ pub(crate) enum Row {
 
 #[derive(Debug, Clone)]
 pub(crate) struct ParkedRow {
+    pub(crate) id: String,
     pub(crate) awaiting: Awaiting,
     pub(crate) message: Message,
     pub(crate) source: SourceId,

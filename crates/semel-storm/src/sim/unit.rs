@@ -138,6 +138,7 @@ impl SimUnit {
             _ => (1, now.saturating_add(us(park.deadline_in_ms))),
         };
         let row = ParkedRow {
+            id: park.id.clone(),
             awaiting: park.awaiting.clone(),
             message: park.message.clone(),
             source: park.source,

@@ -145,6 +145,7 @@ impl<B: Book> Consumer<B> {
             message,
             source: SourceId(1),
             binding,
+            unbound: None,
             kind,
             replay: false,
             last,
