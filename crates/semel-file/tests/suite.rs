@@ -18,6 +18,7 @@ impl SourceRig for FileRig {
         null_payload: false,
         empty_payload: false,
         redelivers: true,
+        counts_deliveries: true,
         drains: false,
         ends: true,
     };

@@ -114,6 +114,7 @@ impl SourceRig for Queue {
         null_payload: true,
         empty_payload: true,
         redelivers: true,
+        counts_deliveries: true,
         drains: true,
         ends: false,
     };

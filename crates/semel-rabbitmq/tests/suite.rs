@@ -10,15 +10,22 @@ use semel_rabbitmq::{RabbitSink, RabbitSinkOptions, RabbitSource};
 use semel_storm::suite::{Features, Kept, SinkRig, SourceRig};
 use support::{Admin, brisk, url};
 
-const FEATURES: Features = Features {
+const CLASSIC: Features = Features {
     headers: true,
     // AMQP has none; a sink may use it as the routing key.
     message_key: false,
     null_payload: true,
     empty_payload: true,
     redelivers: true,
+    // Only quorum queues count.
+    counts_deliveries: false,
     drains: true,
     ends: false,
+};
+
+const QUORUM: Features = Features {
+    counts_deliveries: true,
+    ..CLASSIC
 };
 
 /// A queue of its own. Nobody deletes it, as nobody is told when a law has ended: it expires.
@@ -50,14 +57,14 @@ impl Rig {
 }
 
 macro_rules! rigs {
-    ($name:ident, $kind:literal) => {
+    ($name:ident, $kind:literal, $features:expr) => {
         mod $name {
             use super::*;
 
             struct Queue(Rig);
 
             impl SourceRig for Queue {
-                const FEATURES: Features = FEATURES;
+                const FEATURES: Features = $features;
 
                 async fn fresh() -> Self {
                     Self(Rig::with($kind).await)
@@ -78,7 +85,7 @@ macro_rules! rigs {
             }
 
             impl SinkRig for Queue {
-                const FEATURES: Features = FEATURES;
+                const FEATURES: Features = $features;
 
                 async fn fresh() -> Self {
                     Self(Rig::with($kind).await)
@@ -104,5 +111,5 @@ macro_rules! rigs {
     };
 }
 
-rigs!(quorum, "quorum");
-rigs!(classic, "classic");
+rigs!(quorum, "quorum", QUORUM);
+rigs!(classic, "classic", CLASSIC);

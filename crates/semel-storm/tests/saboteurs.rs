@@ -401,6 +401,15 @@ source_saboteurs! {
         }
     } is caught by a_nacked_message_returns;
 
+    /// T44: takes every delivery for the first one.
+    ForgetsToCount {
+        fn received(&self, received: &mut Received) {
+            if let Received::Batch(batch) = received {
+                batch.iter_mut().for_each(|delivery| delivery.message.attempt = 1);
+            }
+        }
+    } is caught by a_message_that_comes_again_is_counted;
+
     /// T42: loses what it has taken and not handed out.
     SwallowsTheRest {
         fn received(&self, received: &mut Received) {

@@ -45,6 +45,7 @@ impl SourceRig for Topic {
         null_payload: true,
         empty_payload: true,
         redelivers: true,
+        counts_deliveries: true,
         drains: true,
         ends: false,
     };

@@ -81,6 +81,7 @@ impl SourceRig for SimSourceRig {
         null_payload: true,
         empty_payload: true,
         redelivers: true,
+        counts_deliveries: true,
         drains: true,
         ends: false,
     };

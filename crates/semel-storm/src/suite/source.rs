@@ -26,6 +26,8 @@ pub struct Features {
     pub empty_payload: bool,
     /// What was not acked comes again after it was opened again.
     pub redelivers: bool,
+    /// It counts how often it delivered a message: `Message::attempt` rises when one comes again.
+    pub counts_deliveries: bool,
     /// It says `Drained` when nothing is left for now.
     pub drains: bool,
     /// It says `End` when nothing will ever come again.
@@ -55,6 +57,7 @@ macro_rules! source_laws {
         $crate::source_laws! { @each $rig:
             what_was_put_is_handed_out_once_and_in_order
             a_nacked_message_returns
+            a_message_that_comes_again_is_counted
             an_unacked_message_returns_after_opening_again
             an_acked_message_does_not_return
             content_arrives_as_it_was_put
@@ -244,8 +247,33 @@ pub async fn a_nacked_message_returns<R: SourceRig>() {
     ack(&*source, &kept, deliveries).await;
     let again = take(&*source, 1).await;
     assert_eq!(texts(&again), ["b"]);
-    assert!(again[0].message.attempt >= 1);
     ack(&*source, &kept, again).await;
+}
+
+/// The attempt of a message rises with each delivery of it.
+pub async fn a_message_that_comes_again_is_counted<R: SourceRig>() {
+    if !R::FEATURES.counts_deliveries {
+        return not_asked("a_message_that_comes_again_is_counted", "counts_deliveries");
+    }
+    let rig = R::fresh().await;
+    put(&rig, &["a"]).await;
+    let source = rig.open(Arc::new(Kept::default())).await;
+    let mut attempts = Vec::new();
+    for _ in 0..3 {
+        let again = take(&*source, 1).await.remove(0);
+        attempts.push(again.message.attempt);
+        ok(source
+            .settle(Settlements {
+                receipts: vec![again.receipt.nack(0)],
+                positions: Vec::new(),
+            })
+            .await);
+    }
+    assert!(attempts[0] >= 1, "attempts count from 1");
+    assert!(
+        attempts.is_sorted_by(|before, after| before < after),
+        "each delivery is told by a higher attempt: {attempts:?}"
+    );
 }
 
 /// At-least-once: a process that ended without an ack leaves the message to the next one.
