@@ -20,10 +20,10 @@ use crate::mark::MARK_BYTES;
 /// Chunks read ahead: with those of 32 KiB, half a MiB.
 pub(crate) const CHUNKS_MAX: usize = 16;
 
-/// The header of a record that may be half written: its dead letter says why.
+/// The header of a line or record that may be half written: its dead letter says why.
 const INCOMPLETE: (&str, &[u8]) = (
     "incomplete",
-    b"the last record of the file has no line end, so it may be half written; end it, and run again",
+    b"the last line of the file has no line end, so it may be half written; end it, and run again",
 );
 
 /// Whether the source can be read again from a position.
@@ -64,7 +64,7 @@ impl Chunk {
             number: line.number,
             payload: line.payload,
             cut: line.cut,
-            partial: line.partial,
+            partial: resumable == Resumable::Yes && line.partial,
             mark: (resumable == Resumable::Yes && !line.partial)
                 .then(|| marks.slice(i * MARK_BYTES..(i + 1) * MARK_BYTES)),
             attempt: 1,

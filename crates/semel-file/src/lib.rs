@@ -7,8 +7,10 @@
 //!   sender sends it again. (Sent again, it is a duplicate where it was applied.)
 //! - A file is a log that must only grow. If it shrank, or the line before the stored position changed,
 //!   the source stops instead of guessing. Changes further up are not noticed.
-//! - A last line without a line end is taken as whole. If it is continued later, the source stops and
-//!   says so: write a line with its end in one go.
+//! - A last line without a line end is done if it is one JSON object. If that is continued later, the source stops
+//!   and says so: write a line with its end in one go.
+//! - Any other last line without a line end may be half written. It is handed out with a header `incomplete` and the
+//!   position stays before it, so it comes again until its line end is there.
 //!
 //! Each path is a partition, named as it is written, with lines from 1. Empty lines are counted and
 //! skipped: the position moves behind them with the next line that is delivered. A byte order mark at

@@ -4,6 +4,7 @@ use std::fmt;
 use std::io::{self, Read};
 
 use bytes::Bytes;
+use semel_core::Json;
 use semel_core::message::Cut;
 use sha2::{Digest, Sha256};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
@@ -156,14 +157,23 @@ impl<R: Read> Lines<R> {
         }
     }
 
-    /// The last line, when it has no end.
+    /// The last line, when it has no end. An object that is whole stays so, whatever comes; anything else may be half
+    /// written.
     fn last(&mut self, buffer: Vec<u8>) -> Vec<Line> {
         let raw = Bytes::from(buffer);
         if raw.is_empty() && self.huge.is_none() {
             return Vec::new();
         }
-        self.line(&raw).into_iter().collect()
+        let line = self.line(&raw).map(|line| Line {
+            partial: line.cut.is_some() || !is_object(&line.payload),
+            ..line
+        });
+        line.into_iter().collect()
     }
+}
+
+fn is_object(text: &[u8]) -> bool {
+    Json::parse(text).is_ok_and(|json| json.object().is_some())
 }
 
 pub(crate) fn read<R: Read>(input: &mut R, buffer: &mut [u8]) -> io::Result<usize> {

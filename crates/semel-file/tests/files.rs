@@ -126,19 +126,19 @@ async fn a_file_goes_on_behind_its_position_and_empty_lines_keep_their_numbers()
     write(
         folder.path(),
         "ops.jsonl",
-        "\u{feff}one\r\n\r\ntwo\n\nthree",
+        "\u{feff}one\r\n\r\ntwo\n\n{\"n\":3}",
     );
     let source = open(folder.path(), &kept).await.unwrap();
     assert_eq!(
         drain(&source, Some(&kept)).await,
-        [("ops.jsonl".into(), 5, "three".into())]
+        [("ops.jsonl".into(), 5, "{\"n\":3}".into())]
     );
 
     // Only the missing line end came.
     write(
         folder.path(),
         "ops.jsonl",
-        "\u{feff}one\r\n\r\ntwo\n\nthree\r\nfour\n",
+        "\u{feff}one\r\n\r\ntwo\n\n{\"n\":3}\r\nfour\n",
     );
     let source = open(folder.path(), &kept).await.unwrap();
     assert_eq!(
@@ -169,7 +169,7 @@ async fn a_file_that_shrank_changed_or_was_continued_in_its_last_line_stops_by_n
     let cases = [
         ("one\ntwo\n", "one\n", "line 2"),
         ("one\ntwo\n", "one\ntwi\nthree\n", "line 2"),
-        ("one\ntwo", "one\ntwo and more\n", "line 2"),
+        ("one\n{}", "one\n{} and more\n", "line 2"),
     ];
     for (before, after, line) in cases {
         let kept = Kept::default();
@@ -371,8 +371,8 @@ async fn csv_records_become_json_objects_of_text_and_go_on_behind_their_position
 }
 
 /// The content and whether a position may be stored behind it.
-async fn marked(folder: &Path, kept: &Kept) -> Vec<(u64, String, bool)> {
-    let settings = Settings::new(folder, ["ops.csv"]);
+async fn marked(folder: &Path, name: &str, kept: &Kept) -> Vec<(u64, String, bool)> {
+    let settings = Settings::new(folder, [name]);
     let source = FileSource::open(settings, Arc::new(kept.clone()))
         .await
         .unwrap();
@@ -399,7 +399,7 @@ async fn a_csv_record_cut_at_any_byte_is_no_message_until_its_line_end_is_there(
         let folder = tempfile::tempdir().unwrap();
         let kept = Kept::default();
         write(folder.path(), "ops.csv", &whole[..end]);
-        let read = marked(folder.path(), &kept).await;
+        let read = marked(folder.path(), "ops.csv", &kept).await;
         let whole_first = (2, r#"{"id":"a","amount":"100"}"#.to_owned(), true);
         assert_eq!(read[0], whole_first, "{end}");
         assert_eq!(read.len(), 2, "{end}");
@@ -411,10 +411,37 @@ async fn a_csv_record_cut_at_any_byte_is_no_message_until_its_line_end_is_there(
             "{end}: {text}"
         );
         write(folder.path(), "ops.csv", whole);
-        let again = marked(folder.path(), &kept).await;
+        let again = marked(folder.path(), "ops.csv", &kept).await;
         let completed = r#"{"id":"b\n\"x","amount":"200"}"#.to_owned();
         assert_eq!(again, [(3, completed, true)], "{end}");
-        assert_eq!(marked(folder.path(), &kept).await, [], "{end}");
+        assert_eq!(marked(folder.path(), "ops.csv", &kept).await, [], "{end}");
+    }
+}
+
+#[tokio::test]
+async fn a_json_line_cut_at_any_byte_is_done_only_as_a_whole_object() {
+    let whole = "{\"id\":\"a\"}\n{\"id\":\"b\",\"n\":12}\r\n";
+    let first = whole.find("{\"id\":\"b").unwrap();
+    let object = whole.len() - 2;
+    for end in first + 1..whole.len() {
+        let folder = tempfile::tempdir().unwrap();
+        let kept = Kept::default();
+        write(folder.path(), "ops.jsonl", &whole[..end]);
+        let read = marked(folder.path(), "ops.jsonl", &kept).await;
+        let is_whole = end >= object;
+        let text = whole[first..end.min(object)].to_owned();
+        // A carriage return alone is no line end.
+        let text = if end > object { text + "\r" } else { text };
+        assert_eq!(read[1], (2, text, is_whole), "{end}");
+        write(folder.path(), "ops.jsonl", whole);
+        let again = marked(folder.path(), "ops.jsonl", &kept).await;
+        let completed = (2, whole[first..object].to_owned(), true);
+        assert_eq!(
+            again,
+            Vec::from_iter((!is_whole).then_some(completed)),
+            "{end}"
+        );
+        assert_eq!(marked(folder.path(), "ops.jsonl", &kept).await, [], "{end}");
     }
 }
 
