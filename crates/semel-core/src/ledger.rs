@@ -12,6 +12,7 @@ use crate::fingerprint::{FieldSums, Fingerprint, Scheme};
 use crate::key::Key;
 use crate::message::{Headers, Message};
 use crate::outcome::{Awaiting, Code, Outcome};
+use crate::source::Limit;
 
 /// Number of a consumer in `semel_consumer`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -442,7 +443,8 @@ pub trait Ledger: Send + Sync + 'static {
     /// `Down`; the row is then taken for a crashed life's.
     fn leave(&self, lane: Self::Lane) -> impl Future<Output = Result<(), Fault>> + Send;
 
-    /// Parked messages, in key order, at most `limit`.
+    /// Parked messages, in key order, the first ones within `limit`. No more is read into memory, unless they are
+    /// asked for by their keys.
     ///
     /// # Errors
     /// `Down`, `Busy`.
@@ -450,7 +452,7 @@ pub trait Ledger: Send + Sync + 'static {
         &self,
         consumer: ConsumerId,
         which: Which<'_>,
-        limit: usize,
+        limit: Limit,
     ) -> impl Future<Output = Result<Vec<Parked>, Fault>> + Send;
 
     /// The stored positions of a source: per partition the maximum over the lanes.

@@ -89,16 +89,20 @@ impl Message {
             .map(|(_, value)| value)
     }
 
+    /// What every message holds beside its content: the struct, its reference counts and its place in queues.
+    pub const OVERHEAD_BYTES: usize = 256;
+
     /// Bytes held in memory for this message: what byte budgets count.
     #[must_use]
     pub fn size(&self) -> usize {
-        /// A fixed share for the struct, its reference counts and its place in queues.
-        const OVERHEAD: usize = 256;
         let headers: usize = self
             .headers
             .iter()
             .map(|(n, v)| n.len() + v.len() + 48)
             .sum();
-        OVERHEAD + self.bytes().len() + headers + self.message_key.as_ref().map_or(0, Bytes::len)
+        Self::OVERHEAD_BYTES
+            + self.bytes().len()
+            + headers
+            + self.message_key.as_ref().map_or(0, Bytes::len)
     }
 }

@@ -135,6 +135,28 @@ pub struct Limit {
     pub bytes: usize,
 }
 
+impl Limit {
+    /// So many messages, however large.
+    #[must_use]
+    pub const fn messages(count: usize) -> Self {
+        Self {
+            count,
+            bytes: usize::MAX,
+        }
+    }
+
+    /// How many of the first messages of these sizes it lets through: the first one always.
+    pub fn lets_through(self, sizes: impl IntoIterator<Item = usize>) -> usize {
+        let mut bytes = 0_usize;
+        let fits = |(index, size): &(usize, usize)| {
+            bytes = bytes.saturating_add(*size);
+            *index == 0 || bytes <= self.bytes
+        };
+        let sizes = sizes.into_iter().take(self.count).enumerate();
+        sizes.take_while(fits).count()
+    }
+}
+
 /// What [`Source::receive`] found.
 #[derive(Debug)]
 pub enum Received {

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use semel_core::ledger::{
     ConsumerId, Enrolled, Enrolment, Fence, LaneId, Parked, Reached, Resolved, SourceId, Which,
 };
-use semel_core::{Fault, Ledger};
+use semel_core::{Fault, Ledger, Limit};
 use semel_sql::Migrated;
 use sqlx::types::Uuid;
 use sqlx::{PgConnection, Row};
@@ -319,7 +319,7 @@ impl Ledger for PostgresLedger {
         &self,
         consumer: ConsumerId,
         which: Which<'_>,
-        limit: usize,
+        limit: Limit,
     ) -> Result<Vec<Parked>, Fault> {
         self.shared
             .at_desk("reading parked messages", async |connection| {

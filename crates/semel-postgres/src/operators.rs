@@ -7,7 +7,7 @@ use semel_core::ledger::{
     CRASHED_AFTER_S, ConsumerId, Enrolled, Enrolment, Instance, Parked, Reached, SourceId, Which,
     decode_headers,
 };
-use semel_core::{Fault, Key, Message, Position};
+use semel_core::{Fault, Key, Limit, Message, Position};
 use sqlx::postgres::{PgBindIterExt, PgRow};
 use sqlx::types::Uuid;
 use sqlx::{PgConnection, Row};
@@ -171,18 +171,16 @@ pub(crate) async fn parked(
     connection: &mut PgConnection,
     consumer: ConsumerId,
     which: Which<'_>,
-    limit: usize,
+    limit: Limit,
 ) -> Result<Vec<Parked>, Fault> {
-    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    let keys = |keys: &[Key]| keys.iter().map(|k| uuid(*k)).collect::<Vec<_>>();
+    let most = i64::try_from(limit.count).unwrap_or(i64::MAX);
+    let uuids = |keys: &[Key]| keys.iter().map(|k| uuid(*k)).collect::<Vec<_>>();
     let query = match which {
         Which::Keys([]) | Which::Awaiting([]) => return Ok(Vec::new()),
-        Which::Keys(wanted) => sqlx::query(sql!("parked_keys"))
-            .bind(consumer.0)
-            .bind(keys(wanted)),
+        Which::Keys(wanted) => return whole(connection, consumer, uuids(wanted), limit).await,
         Which::Awaiting(wanted) => sqlx::query(sql!("parked_awaiting"))
             .bind(consumer.0)
-            .bind(keys(wanted)),
+            .bind(uuids(wanted)),
         Which::Due(after) => sqlx::query(sql!("parked_due"))
             .bind(consumer.0)
             .bind(after.map(uuid)),
@@ -191,11 +189,38 @@ pub(crate) async fn parked(
             .bind(after.map(uuid)),
     };
     let rows = query
-        .bind(limit)
-        .fetch_all(connection)
+        .bind(most)
+        .fetch_all(&mut *connection)
         .await
         .map_err(fault)?;
-    rows.iter().map(parked_row).collect()
+    let sizes = rows.iter().map(size_row).collect::<Result<Vec<_>, _>>();
+    let sizes = sizes.map_err(fault)?;
+    let kept = limit.lets_through(sizes.iter().map(|(_, size)| *size));
+    if kept == 0 {
+        return Ok(Vec::new());
+    }
+    let found = sizes[..kept].iter().map(|(key, _)| *key).collect();
+    whole(connection, consumer, found, limit).await
+}
+
+fn size_row(row: &PgRow) -> Result<(Uuid, usize), sqlx::Error> {
+    let stored: i32 = row.try_get("size")?;
+    let stored = usize::try_from(stored).unwrap_or(0);
+    Ok((row.try_get("key")?, stored + Message::OVERHEAD_BYTES))
+}
+
+/// The parked messages of these keys.
+async fn whole(
+    connection: &mut PgConnection,
+    consumer: ConsumerId,
+    keys: Vec<Uuid>,
+    limit: Limit,
+) -> Result<Vec<Parked>, Fault> {
+    let query = sqlx::query(sql!("parked_keys")).bind(consumer.0).bind(keys);
+    let rows = query.fetch_all(connection).await.map_err(fault)?;
+    let mut parked = rows.iter().map(parked_row).collect::<Result<Vec<_>, _>>()?;
+    parked.truncate(limit.lets_through(parked.iter().map(|p| p.message.size())));
+    Ok(parked)
 }
 
 fn parked_row(row: &PgRow) -> Result<Parked, Fault> {

@@ -7,7 +7,7 @@ use semel_core::ledger::{
     CRASHED_AFTER_S, Committed, ConsumerId, Enrolled, Enrolment, Fence, Instance, LaneId, Parked,
     Reached, Resolved, SourceId, Which,
 };
-use semel_core::{Fault, Ledger};
+use semel_core::{Fault, Ledger, Limit};
 use semel_sql::{Extension, Migrated};
 use tokio::sync::Mutex as AsyncMutex;
 
@@ -282,7 +282,7 @@ impl Ledger for SqliteLedger {
         &self,
         consumer: ConsumerId,
         which: Which<'_>,
-        limit: usize,
+        limit: Limit,
     ) -> Result<Vec<Parked>, Fault> {
         let mut reader = self.inner.reader.lock().await;
         self.inner.store.unmoved()?;

@@ -7,35 +7,32 @@ use futures_util::TryStreamExt;
 use semel_core::ledger::{ConsumerId, Parked, Reached, SourceId, Which, decode_headers};
 use semel_core::message::{Message, Position};
 use semel_core::rows::{Query, Register, Value};
-use semel_core::{Fault, Key};
+use semel_core::{Fault, Key, Limit};
 use sqlx::Row;
 use sqlx::sqlite::SqliteRow;
 
 use crate::ledger::SqliteLedger;
-use crate::link::{Args, Link, fixed};
+use crate::link::{Args, Link, fixed, no_tail};
 use crate::record::{Statements, key_row};
 use crate::sql;
 use crate::store::Sync;
 use crate::value::{self, Columns};
 
-/// Parked messages, in key order.
+/// Parked messages, in key order: first their keys and sizes, then the content of those within the limit.
 pub(crate) async fn parked(
     link: &mut Link,
     statements: &Statements,
     consumer: ConsumerId,
     which: Which<'_>,
-    limit: usize,
+    limit: Limit,
 ) -> Result<Vec<Parked>, Fault> {
-    let most = i64::try_from(limit).unwrap_or(i64::MAX);
+    let most = i64::try_from(limit.count).unwrap_or(i64::MAX);
     let row = |args: &mut Args, key: &Key| {
         args.push(consumer.0);
         key_row(args, key);
     };
     let rows = match which {
-        Which::Keys(keys) => {
-            link.fetch_all(&statements.parked_keys, keys, row, |_| ())
-                .await?
-        }
+        Which::Keys(_) => Vec::new(),
         Which::Awaiting(keys) => {
             link.fetch_all(&statements.parked_awaiting, keys, row, |args| {
                 args.push(most)
@@ -52,10 +49,27 @@ pub(crate) async fn parked(
             link.fetch(fixed(sql), args).await?
         }
     };
+    let mut sizes = rows.iter().map(size_row).collect::<Result<Vec<_>, _>>()?;
+    sizes.sort_unstable();
+    let kept = limit.lets_through(sizes.iter().map(|(_, size)| *size));
+    let found: Vec<Key> = sizes[..kept].iter().map(|(key, _)| *key).collect();
+    let keys = match which {
+        Which::Keys(keys) => keys,
+        Which::Awaiting(_) | Which::Due(_) | Which::After(_) => &found,
+    };
+    let rows = link
+        .fetch_all(&statements.parked_keys, keys, row, no_tail)
+        .await?;
     let mut parked = rows.iter().map(parked_row).collect::<Result<Vec<_>, _>>()?;
     parked.sort_unstable_by_key(|parked| parked.key);
-    parked.truncate(limit);
+    parked.truncate(limit.lets_through(parked.iter().map(|p| p.message.size())));
     Ok(parked)
+}
+
+fn size_row(row: &SqliteRow) -> Result<(Key, usize), Fault> {
+    let stored = usize::try_from(row.own::<i64>(1)?).unwrap_or(usize::MAX);
+    let key = Key::from_bytes(row.sixteen(0)?);
+    Ok((key, stored.saturating_add(Message::OVERHEAD_BYTES)))
 }
 
 fn parked_row(row: &SqliteRow) -> Result<Parked, Fault> {

@@ -146,7 +146,7 @@ impl<L: Ledger, S: LedgerSaboteur> Ledger for BrokenLedger<L, S> {
         &self,
         consumer: ConsumerId,
         which: Which<'_>,
-        limit: usize,
+        limit: Limit,
     ) -> Result<Vec<Parked>, Fault> {
         let mut parked = self.ledger.parked(consumer, which.clone(), limit).await?;
         self.saboteur.parked(&which, &mut parked);

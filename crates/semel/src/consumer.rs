@@ -18,7 +18,7 @@ use tokio::time::Instant;
 
 use crate::handler::{Bound, Handler};
 use crate::intake::{Intake, Queued, Ticket};
-use crate::lane::{Lane, RELEASE_COUNT_MAX, panic_text, released};
+use crate::lane::{Lane, RELEASE_COUNT_MAX, page, panic_text, released};
 use crate::observe::{Deaf, Observer, State, Summary};
 use crate::settings::Settings;
 use crate::shared::{Feed, Flow, Shared, lock};
@@ -552,12 +552,6 @@ impl<L: Ledger, H: Handler<L::Unit>> Sweep<L, H> {
 /// What a lane's share of a sweep holds until it has ended.
 type MaybeWatch = Option<Arc<oneshot::Sender<()>>>;
 
-/// How many parked messages a sweep holds at once: however large they are, they keep to the memory budget.
-fn page(settings: &Settings) -> usize {
-    let largest = settings.message_bytes_max.max(1);
-    (settings.memory_bytes_max / largest).clamp(1, RELEASE_COUNT_MAX)
-}
-
 enum Page {
     Empty,
     Upto(semel_core::Key),
@@ -635,24 +629,5 @@ impl<L: Ledger> Positions for LedgerPositions<L> {
                 .into_iter()
                 .find(|reached| *reached.partition == *partition))
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_page_of_the_largest_parked_messages_keeps_to_the_memory_budget() {
-        let page_of = |memory_bytes_max, message_bytes_max| {
-            page(&Settings {
-                memory_bytes_max,
-                message_bytes_max,
-                ..Settings::default()
-            })
-        };
-        assert_eq!(page_of(64 << 20, 1 << 20), 64);
-        assert_eq!(page_of(64 << 20, 1_000), RELEASE_COUNT_MAX);
-        assert_eq!(page_of(1_000, 1 << 20), 1);
     }
 }

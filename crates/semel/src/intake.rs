@@ -17,6 +17,7 @@ use tokio::sync::mpsc::error::SendError;
 use crate::handler::{Bound, Handler};
 use crate::lane::panic_text;
 use crate::observe::Cause;
+use crate::position::ENTRY_BYTES;
 use crate::settings::{LaneRule, Settings};
 use crate::shared::{Flow, Shared, Underway};
 use crate::unit::Item;
@@ -179,7 +180,7 @@ impl<L: Ledger, H: Handler<L::Unit>> Intake<L, H> {
         Ok(self.route(delivery, permit))
     }
 
-    fn route(&mut self, delivery: Delivery, permit: OwnedSemaphorePermit) -> Option<Receipt> {
+    fn route(&mut self, delivery: Delivery, mut permit: OwnedSemaphorePermit) -> Option<Receipt> {
         let Delivery {
             receipt,
             message,
@@ -215,6 +216,7 @@ impl<L: Ledger, H: Handler<L::Unit>> Intake<L, H> {
                 receipt.generation(),
                 offset,
                 mark,
+                permit.split(ENTRY_BYTES.min(permit.num_permits() / 2)),
             )
         });
         let replay = self

@@ -9,7 +9,7 @@ use semel_core::law::{Case, Reject};
 use semel_core::ledger::{
     ClaimKind, Committed, Fence, LaneId, Ledger, Parked, Reached, Resolved, Which,
 };
-use semel_core::{Backoff, Class, Fault, Key, Outcome, Settlements, codes};
+use semel_core::{Backoff, Class, Fault, Key, Limit, Outcome, Settlements, codes};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::Instant;
 
@@ -17,6 +17,7 @@ use crate::handler::Handler;
 use crate::intake::{Queued, Stub, Ticket, bind, give_back};
 use crate::observe::{Cause, Ended, UnitDone};
 use crate::position::Slot;
+use crate::settings::Settings;
 use crate::shared::Shared;
 use crate::unit::{self, Concluded, Desk, End, Item, Trail, Trouble, lost_commits};
 
@@ -26,6 +27,15 @@ const TOUCH: Duration = Duration::from_secs(10);
 
 /// The most parked messages brought back at once.
 pub(crate) const RELEASE_COUNT_MAX: usize = 1_000;
+
+/// What a lane, and the sweep, holds of parked messages that were brought back: all of them together as much as the
+/// memory budget is for deliveries.
+pub(crate) fn page(settings: &Settings) -> Limit {
+    Limit {
+        count: RELEASE_COUNT_MAX,
+        bytes: settings.memory_bytes_max / (usize::from(settings.lanes) + 1),
+    }
+}
 
 pub(crate) struct Lane<L: Ledger, H: Handler<L::Unit>> {
     shared: Arc<Shared<L, H>>,
@@ -349,13 +359,14 @@ impl<L: Ledger, H: Handler<L::Unit>> Lane<L, H> {
             let (Which::Awaiting(keys) | Which::Keys(keys)) = which else {
                 continue;
             };
-            if keys.is_empty() {
+            let room = self.room_for_released();
+            if keys.is_empty() || room.count == 0 || room.bytes == 0 {
                 continue;
             }
             match self
                 .shared
                 .ledger
-                .parked(self.shared.consumer, which, RELEASE_COUNT_MAX)
+                .parked(self.shared.consumer, which, room)
                 .await
             {
                 Ok(found) => {
@@ -368,6 +379,19 @@ impl<L: Ledger, H: Handler<L::Unit>> Lane<L, H> {
                 Err(fault) => self.shared.unread(fault, "left to the sweep"),
             }
         }
+    }
+
+    /// What is left of the lane's page beside the released messages that wait already. More is left to the sweep.
+    fn room_for_released(&self) -> Limit {
+        let mut room = page(&self.shared.settings);
+        for queued in &self.waiting {
+            let case = &queued.item.case;
+            if case.kind == ClaimKind::Released {
+                room.count = room.count.saturating_sub(1);
+                room.bytes = room.bytes.saturating_sub(case.message.size());
+            }
+        }
+        room
     }
 
     /// What to do when a unit of `count` messages did not commit.

@@ -1,10 +1,14 @@
 //! How far each partition is done: the highest position below which every message is settled by a
 //! committed unit, or by the unit that is about to commit. Knows slots, not brokers.
+//!
+//! What is done but stands behind something unfinished waits here. It keeps its share of the memory budget, so one
+//! message that does not end cannot let a window grow without limit.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use semel_core::ledger::{Mark, Reached, SourceId};
+use tokio::sync::OwnedSemaphorePermit;
 
 /// A delivery's place in its partition's window.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,7 +29,12 @@ struct Entry {
     offset: u64,
     mark: Mark,
     done: bool,
+    /// Its share of the memory budget, until the position passes it.
+    _permit: Option<OwnedSemaphorePermit>,
 }
+
+/// What an entry holds: itself, a mark of up to 64 bytes and its reference count.
+pub(crate) const ENTRY_BYTES: usize = 160;
 
 /// Deliveries of one partition that are not yet behind its position.
 #[derive(Debug, Default)]
@@ -78,7 +87,7 @@ pub(crate) struct Tracker {
 }
 
 impl Tracker {
-    /// Opens a slot for a delivery. Deliveries of one partition must come in order. A new generation
+    /// Opens a slot for a delivery, which keeps `permit` until the position passes it. Deliveries of one partition must come in order. A new generation
     /// (the partition was assigned anew) starts a new window; the old one is forgotten.
     pub(crate) fn open(
         &self,
@@ -87,6 +96,7 @@ impl Tracker {
         generation: u64,
         offset: u64,
         mark: Mark,
+        permit: Option<OwnedSemaphorePermit>,
     ) -> Slot {
         let mut windows = self.lock();
         let name = Name {
@@ -105,6 +115,7 @@ impl Tracker {
             offset,
             mark,
             done: false,
+            _permit: permit,
         });
         Slot {
             window: name,
@@ -194,7 +205,7 @@ mod tests {
 
     fn open(tracker: &Tracker, generation: u64, offset: u64) -> Slot {
         let mark = Mark::copy_from_slice(&offset.to_be_bytes());
-        tracker.open(SOURCE, &"p".into(), generation, offset, mark)
+        tracker.open(SOURCE, &"p".into(), generation, offset, mark, None)
     }
 
     fn next(reached: &[Reached]) -> Vec<u64> {

@@ -32,7 +32,8 @@ pub struct Settings {
     pub batch_count_max: usize,
     /// The most bytes ([`semel_core::Message::size`]) of one unit, unless a single message is larger.
     pub batch_bytes_max: usize,
-    /// The most bytes of messages held in memory by this consumer, over all lanes.
+    /// The most bytes of messages from sources held in memory by this consumer, over all lanes. Parked messages that
+    /// are brought back take as much again at most.
     pub memory_bytes_max: usize,
     /// The largest payload; a larger one is `dead(too_large)`.
     pub message_bytes_max: usize,

@@ -13,6 +13,7 @@ use semel::fingerprint::{FieldSums, Fingerprint};
 use semel::handler::{Bound, Fresh, Handler, Said};
 use semel::json::Json;
 use semel::law::{Ending, Reject};
+use semel::ledger::Mark;
 use semel::rows::{Change, Column, Rows, Table, Type, Value};
 use semel::source::{BoxFuture, Limit, Received, Settled, Settlements, Source};
 use semel::{
@@ -987,7 +988,7 @@ async fn lost_commits_stop_the_consumer() {
     assert!(stopped > 10, "only {stopped} of 20 runs lost a commit");
 }
 
-/// Counts what it hands out.
+/// Counts what it hands out, and marks it as a source that can be read again from a position.
 struct Teller {
     source: SimSource,
     out: AtomicUsize,
@@ -996,9 +997,12 @@ struct Teller {
 impl Source for Teller {
     fn receive(&self, limit: Limit) -> BoxFuture<'_, Result<Received, Fault>> {
         Box::pin(async move {
-            let received = self.source.receive(limit).await?;
-            if let Received::Batch(batch) = &received {
+            let mut received = self.source.receive(limit).await?;
+            if let Received::Batch(batch) = &mut received {
                 self.out.fetch_add(batch.len(), Ordering::Relaxed);
+                for delivery in batch {
+                    delivery.mark = Some(Mark::new());
+                }
             }
             Ok(received)
         })
@@ -1041,6 +1045,76 @@ async fn reading_ahead_is_bounded_by_the_memory_budget_and_by_number() {
     assert!((11..=40).contains(&by_bytes), "{by_bytes}");
     let by_number = read_ahead(64 << 20).await;
     assert!((1_000..=1_100).contains(&by_number), "{by_number}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_done_behind_a_message_that_does_not_end_is_bounded_by_the_memory_budget() {
+    let (ledger, source) = (SimLedger::new(1), SimSource::new(1));
+    source.push_payload(
+        "p",
+        br#"{"id":"slow","lane":"0","do":"linger for a minute"}"#.to_vec(),
+    );
+    for n in 0..5_000 {
+        source.push_payload("p", format!(r#"{{"id":"{n}","lane":"1"}}"#).into_bytes());
+    }
+    let teller = Arc::new(Teller {
+        source,
+        out: AtomicUsize::new(0),
+    });
+    let memory_bytes_max = 100_000;
+    let small = Settings {
+        lanes: 2,
+        lane: LaneRule::Pointer(semel::Pointer::parse("/lane").unwrap()),
+        batch_count_max: 10,
+        memory_bytes_max,
+        ..settings(1)
+    };
+    let running = run_from(&ledger, teller.clone(), small);
+    let look = async {
+        tokio::time::sleep(Duration::from_secs(30)).await;
+        (teller.out.load(Ordering::Relaxed), effects(&ledger))
+    };
+    let ((summary, _), (out, done)) = tokio::join!(running, look);
+    assert_eq!(summary.unwrap().messages, 5_001, "it goes on behind it");
+    assert!(done > 100, "the other lane went on: {done}");
+    assert!(
+        out < memory_bytes_max / 128,
+        "{out} handed out, {done} done"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn parked_messages_are_brought_back_within_the_memory_budget() {
+    for woken in [true, false] {
+        let (ledger, source) = (SimLedger::new(1), SimSource::new(1));
+        let pad = "x".repeat(2_000);
+        for n in 0..50 {
+            let wait = format!(r#"{{"id":"w{n}","do":"wait","thing":"t","pad":"{pad}"}}"#);
+            source.push_payload("p", wait.into_bytes());
+        }
+        let memory_bytes_max = 40_000;
+        let small = |seed| Settings {
+            memory_bytes_max,
+            ..settings(seed)
+        };
+        run(&ledger, &source, settings(1)).await.0.unwrap();
+        let parked = (
+            ledger.parked_count(),
+            ledger.page_bytes_max() > memory_bytes_max,
+        );
+        assert_eq!(parked, (50, true), "by a wide budget all are read at once");
+        ledger.forget_pages();
+        let source = SimSource::new(2);
+        if woken {
+            source.push_payload("p", br#"{"id":"t"}"#.to_vec());
+        } else {
+            ledger.put_row("effects", vec![Value::Key(key_of("t")), Value::Int(1)]);
+        }
+        let summary = run(&ledger, &source, small(2)).await.0.unwrap();
+        assert_eq!(summary.released.get(&Outcome::Applied), Some(&50));
+        let most = ledger.page_bytes_max();
+        assert!(most <= memory_bytes_max / 2, "{most} bytes, woken: {woken}");
+    }
 }
 
 /// One life of a process: it ends by itself, or all its tasks are gone at once as a SIGKILL ends them. The units

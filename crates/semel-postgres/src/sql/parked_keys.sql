@@ -6,4 +6,3 @@ FROM semel_parked AS parked
 JOIN unnest((SELECT $2::uuid[])) AS wanted (key) ON wanted.key = parked.key
 WHERE parked.consumer = $1
 ORDER BY parked.key
-LIMIT $3

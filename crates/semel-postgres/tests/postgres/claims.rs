@@ -1,7 +1,7 @@
 //! Claims, copies and parked keys on their way back.
 
 use semel_core::ledger::{ClaimKind, Claimed, Note, Record, Save, Which};
-use semel_core::{Class, Code, Fingerprint, Ledger, Outcome, Unit};
+use semel_core::{Class, Code, Fingerprint, Ledger, Limit, Outcome, Unit};
 use semel_sql::Lend;
 
 use crate::world::{World, committed, key, keys, number, rolled_back, run, settle};
@@ -372,7 +372,7 @@ async fn nothing_to_claim_is_no_statement() {
     assert!(
         world
             .ledger
-            .parked(world.consumer, Which::Keys(&[]), 10)
+            .parked(world.consumer, Which::Keys(&[]), Limit::messages(10))
             .await
             .unwrap()
             .is_empty()

@@ -2,7 +2,7 @@
 
 use semel_core::ledger::{ClaimKind, Letter, Park, Reached, Record, SightingKind, Which};
 use semel_core::message::Cut;
-use semel_core::{Awaiting, Code, Key, Ledger, Message, Unit, codes};
+use semel_core::{Awaiting, Code, Key, Ledger, Limit, Message, Unit, codes};
 
 use crate::world::{World, committed, key, keys, message, number, run, settle, texts};
 
@@ -60,7 +60,7 @@ async fn a_parked_message_comes_back_as_it_was() {
     .await;
     let all = world
         .ledger
-        .parked(world.consumer, Which::After(None), 10)
+        .parked(world.consumer, Which::After(None), Limit::messages(10))
         .await
         .unwrap();
     assert_eq!(all.iter().map(|p| p.key).collect::<Vec<_>>(), keys(1..4));
@@ -94,7 +94,7 @@ async fn parked_messages_are_found_by_key_by_what_they_wait_for_by_time_and_in_p
     let found = async |which: Which<'_>, limit| {
         let parked = world
             .ledger
-            .parked(world.consumer, which, limit)
+            .parked(world.consumer, which, Limit::messages(limit))
             .await
             .unwrap();
         parked.iter().map(|p| p.key).collect::<Vec<_>>()
@@ -130,7 +130,7 @@ async fn parked_messages_are_found_by_key_by_what_they_wait_for_by_time_and_in_p
     .await;
     let due = world
         .ledger
-        .parked(world.consumer, Which::Due(None), 10)
+        .parked(world.consumer, Which::Due(None), Limit::messages(10))
         .await
         .unwrap();
     assert_eq!(
@@ -158,14 +158,18 @@ async fn a_message_parked_again_keeps_its_deadline_and_counts_a_try() {
     assert_eq!(number(&mut psql, deadline).await, first);
     let due = world
         .ledger
-        .parked(world.consumer, Which::Due(None), 10)
+        .parked(world.consumer, Which::Due(None), Limit::messages(10))
         .await
         .unwrap();
     assert_eq!(due[0].attempts, 2);
     assert_eq!(
         world
             .ledger
-            .parked(world.consumer, Which::Awaiting(&[key(200)]), 1)
+            .parked(
+                world.consumer,
+                Which::Awaiting(&[key(200)]),
+                Limit::messages(1)
+            )
             .await
             .unwrap()
             .len(),
@@ -184,7 +188,7 @@ async fn a_message_parked_again_keeps_its_deadline_and_counts_a_try() {
     assert!(
         world
             .ledger
-            .parked(world.consumer, Which::After(None), 10)
+            .parked(world.consumer, Which::After(None), Limit::messages(10))
             .await
             .unwrap()
             .is_empty()

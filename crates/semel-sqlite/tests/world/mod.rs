@@ -13,7 +13,7 @@ use semel_core::ledger::{
     Claim, ClaimKind, Commit, ConsumerId, Enrolment, Instance, LaneId, Parked, SourceId, Which,
 };
 use semel_core::rows::{Query, Value};
-use semel_core::{FieldSums, Fingerprint, Key, Ledger, Scheme, Unit};
+use semel_core::{FieldSums, Fingerprint, Key, Ledger, Limit, Scheme, Unit};
 use semel_sqlite::{Options, SqliteLane, SqliteLedger, SqliteUnit};
 use sqlx::{Connection, Executor, SqliteConnection};
 use tempfile::TempDir;
@@ -53,7 +53,10 @@ impl World {
     }
 
     pub(crate) async fn parked(&self, which: Which<'_>) -> Vec<Parked> {
-        self.ledger.parked(self.consumer, which, 100).await.unwrap()
+        self.ledger
+            .parked(self.consumer, which, Limit::messages(100))
+            .await
+            .unwrap()
     }
 
     /// Runs SQL behind the ledger's back.

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use semel_core::Fault;
 use semel_core::key::Key;
 use semel_core::ledger::{
     Committed, ConsumerId, Enrolled, Enrolment, Fence, LaneId, Ledger, Letter, Parked, Prior,
     Reached, Resolved, SightingKind, SourceId, Which,
 };
 use semel_core::rows::Value;
+use semel_core::{Fault, Limit};
 
 use super::store::{Consumer, Faults, ParkedRow, Place, Row, Store, Tx};
 use super::unit::SimUnit;
@@ -104,6 +104,17 @@ impl SimLedger {
     #[must_use]
     pub fn statements(&self) -> u64 {
         self.store.state().statements
+    }
+
+    /// Begins anew what [`SimLedger::page_bytes_max`] tells.
+    pub fn forget_pages(&self) {
+        self.store.state().page_bytes_max = 0;
+    }
+
+    /// The most bytes of parked messages that one look-up gave.
+    #[must_use]
+    pub fn page_bytes_max(&self) -> usize {
+        self.store.state().page_bytes_max
     }
 
     /// Puts a row of a user's table, as if a transaction had committed it just now.
@@ -271,11 +282,11 @@ impl Ledger for SimLedger {
         &self,
         consumer: ConsumerId,
         which: Which<'_>,
-        limit: usize,
+        limit: Limit,
     ) -> Result<Vec<Parked>, Fault> {
         let mut tx = Tx::begin(self.store.clone());
         tx.enter().await?;
-        let state = self.store.state();
+        let mut state = self.store.state();
         let now = state.clock_us;
         let rows = state
             .rows
@@ -288,7 +299,7 @@ impl Ledger for SimLedger {
             });
         let wanted = rows
             .filter(|(key, row)| is_wanted(&which, *key, row, now))
-            .take(limit);
+            .take(limit.count);
         let parked = wanted.map(|(key, row)| Parked {
             key,
             id: row.id.clone(),
@@ -297,7 +308,10 @@ impl Ledger for SimLedger {
             attempts: row.attempts,
             last: row.deadline_us <= now,
         });
-        let parked = parked.collect();
+        let mut parked: Vec<Parked> = parked.collect();
+        parked.truncate(limit.lets_through(parked.iter().map(|p| p.message.size())));
+        let bytes = parked.iter().map(|p| p.message.size()).sum();
+        state.page_bytes_max = state.page_bytes_max.max(bytes);
         drop(state);
         Ok(parked)
     }

@@ -116,6 +116,8 @@ pub(crate) struct State {
     /// How many statements were run, so that tests can say what a batch costs.
     pub(crate) statements: u64,
     pub(crate) lines: u64,
+    /// The most bytes of parked messages that one look-up gave.
+    pub(crate) page_bytes_max: usize,
     locks: BTreeMap<Place, u64>,
     waits: BTreeMap<u64, u64>,
     in_flight: BTreeMap<u64, InFlight>,
@@ -233,6 +235,7 @@ impl Store {
                 dice: Dice::new(seed),
                 statements: 0,
                 lines: 0,
+                page_bytes_max: 0,
                 locks: BTreeMap::new(),
                 waits: BTreeMap::new(),
                 in_flight: BTreeMap::new(),

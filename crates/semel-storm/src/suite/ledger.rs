@@ -14,7 +14,7 @@ use semel_core::ledger::{
 };
 use semel_core::message::{Message, Position};
 use semel_core::outcome::{Awaiting, Code, Outcome, codes};
-use semel_core::{Class, Fault};
+use semel_core::{Class, Fault, Limit};
 
 use super::ok;
 
@@ -196,10 +196,13 @@ impl<R: LedgerRig> Bench<R> {
     }
 
     async fn parked(&self, which: Which<'_>) -> Vec<Key> {
-        ok(self.ledger.parked(self.consumer, which, 100).await)
-            .into_iter()
-            .map(|parked| parked.key)
-            .collect()
+        ok(self
+            .ledger
+            .parked(self.consumer, which, Limit::messages(100))
+            .await)
+        .into_iter()
+        .map(|parked| parked.key)
+        .collect()
     }
 }
 
@@ -468,7 +471,7 @@ pub async fn a_parked_message_comes_back_whole<R: LedgerRig>() {
     }
     let back = ok(bench
         .ledger
-        .parked(bench.consumer, Which::After(None), 100)
+        .parked(bench.consumer, Which::After(None), Limit::messages(100))
         .await);
     assert_eq!(back.len(), parks.len());
     for (park, back) in parks.iter().zip(&back) {
@@ -543,16 +546,28 @@ pub async fn parked_messages_are_found_by_key_by_what_they_await_and_when_due<R:
     );
     let two = ok(bench
         .ledger
-        .parked(bench.consumer, Which::After(None), 2)
+        .parked(bench.consumer, Which::After(None), Limit::messages(2))
         .await);
     assert_eq!(
         two.iter().map(|p| p.key).collect::<Vec<_>>(),
         [key(1), key(2)],
         "the limit takes the first ones"
     );
+    let size = two[0].message.size();
+    for (bytes, count) in [(0, 1), (2 * size, 2), (3 * size - 1, 2), (4 * size, 4)] {
+        let limit = Limit { count: 9, bytes };
+        for which in [Which::After(None), Which::Awaiting(&[50, 51, 52].map(key))] {
+            let found = ok(bench.ledger.parked(bench.consumer, which, limit).await);
+            assert_eq!(
+                found.len(),
+                count,
+                "{bytes} bytes, and one message at least"
+            );
+        }
+    }
     let last: Vec<bool> = ok(bench
         .ledger
-        .parked(bench.consumer, Which::After(None), 9)
+        .parked(bench.consumer, Which::After(None), Limit::messages(9))
         .await)
     .iter()
     .map(|p| p.last)
@@ -570,7 +585,7 @@ pub async fn a_park_keeps_its_first_deadline_and_counts_its_tries<R: LedgerRig>(
     bench.park(bench.parking(1, 50, 0, AN_HOUR_MS)).await;
     let first = ok(bench
         .ledger
-        .parked(bench.consumer, Which::Due(None), 9)
+        .parked(bench.consumer, Which::Due(None), Limit::messages(9))
         .await);
     let again = Park {
         kind: ClaimKind::Released,
@@ -589,7 +604,7 @@ pub async fn a_park_keeps_its_first_deadline_and_counts_its_tries<R: LedgerRig>(
     );
     let second = ok(bench
         .ledger
-        .parked(bench.consumer, Which::After(None), 9)
+        .parked(bench.consumer, Which::After(None), Limit::messages(9))
         .await);
     assert!(!second[0].last, "the deadline is the first park's");
     assert_eq!(second[0].attempts, first[0].attempts + 1);
@@ -986,7 +1001,7 @@ pub async fn consumers_do_not_see_each_others_keys<R: LedgerRig>() {
     );
     let parked = ok(bench
         .ledger
-        .parked(other.consumer, Which::After(None), 9)
+        .parked(other.consumer, Which::After(None), Limit::messages(9))
         .await);
     assert!(
         parked.is_empty(),

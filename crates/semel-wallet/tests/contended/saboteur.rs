@@ -10,6 +10,7 @@ use semel::ledger::{
 };
 use semel::postgres::PostgresLedger;
 use semel::rows::{Delta, Lock, Rows, Table, Value};
+use semel::source::Limit;
 use semel::{Fault, Key};
 use semel_wallet::row::{ACCOUNT, BET, TABLES};
 use tokio::sync::Notify;
@@ -75,9 +76,7 @@ impl Tampered {
 
     fn watch<T>(&self, done: Result<T, Fault>) -> Result<T, Fault> {
         let code = |fault: &Fault| {
-            let error = fault
-                .error
-                .downcast_ref::<sqlx::Error>()?
+            let error = fault.error.downcast_ref::<sqlx::Error>()?
                 .as_database_error()?;
             error.code().map(std::borrow::Cow::into_owned)
         };
@@ -140,7 +139,7 @@ impl Ledger for Shared {
         &self,
         consumer: ConsumerId,
         which: Which<'_>,
-        limit: usize,
+        limit: Limit,
     ) -> Result<Vec<Parked>, Fault> {
         self.0.ledger.parked(consumer, which, limit).await
     }
