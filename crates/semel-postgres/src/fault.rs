@@ -2,6 +2,7 @@
 //! language (TRAPS T26), and only our own arbiter may ever mean Seen (TRAPS T25), which no error does.
 
 use semel_core::{Class, Fault};
+use semel_sql::Told;
 use sqlx::postgres::{PgDatabaseError, PgSeverity};
 
 /// The class of an error.
@@ -51,9 +52,9 @@ pub(crate) fn fault(error: sqlx::Error) -> Fault {
     // Damage is for somebody to look at; a missing grant or table endangers nothing.
     let damage = ["XX001", "XX002"].iter().any(|code| has_code(&error, code));
     match classify(&error) {
-        Class::Stop if !damage => Fault::refused(error),
-        Class::Retry if is_clash(&error) => Fault::clash(error),
-        class => Fault::new(class, error),
+        Class::Stop if !damage => Fault::refused(Told(error)),
+        Class::Retry if is_clash(&error) => Fault::clash(Told(error)),
+        class => Fault::new(class, Told(error)),
     }
 }
 
@@ -62,8 +63,8 @@ pub(crate) fn fault(error: sqlx::Error) -> Fault {
 pub(crate) fn own(fault: Fault) -> Fault {
     let aborted = fault
         .error
-        .downcast_ref::<sqlx::Error>()
-        .is_some_and(|error| has_code(error, "25P02"));
+        .downcast_ref::<Told>()
+        .is_some_and(|error| has_code(&error.0, "25P02"));
     match fault.class {
         Class::Poison | Class::Unclassified if !aborted => Fault::stop(fault.error),
         _ => fault,

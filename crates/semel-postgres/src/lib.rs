@@ -28,7 +28,7 @@ pub use fault::classify;
 pub use ledger::{PostgresLane, PostgresLedger};
 pub use options::Options;
 pub use queue::{PostgresQueue, QueueOptions};
-pub use semel_sql::{Extension, Migrated};
+pub use semel_sql::{Extension, Migrated, Told};
 pub use unit::PostgresUnit;
 
 /// The transaction that a per-message handler borrows.

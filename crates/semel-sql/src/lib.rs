@@ -10,6 +10,7 @@ mod lend;
 mod letter;
 mod schema;
 mod text;
+mod told;
 mod tx;
 mod watch;
 
@@ -17,5 +18,6 @@ pub use handler::{Bound, PerMessage, bind};
 pub use lend::Lend;
 pub use letter::letter_id;
 pub use schema::{Extension, Migrated, OWN_PART, migration_name, migration_stem};
+pub use told::Told;
 pub use tx::Tx;
 pub use watch::Watch;

@@ -8,6 +8,7 @@ use semel_core::{Class, Fault};
 use sqlx::error::ErrorKind;
 
 use crate::text::{self, Text};
+use crate::told::told;
 
 /// The record of one unit's lent statements. Owned by the unit, borrowed by each `Tx`.
 pub struct Watch {
@@ -75,7 +76,7 @@ impl Watch {
         );
         self.first.get_or_insert_with(|| First {
             class,
-            detail: error.to_string(),
+            detail: told(error),
             clash,
         });
     }

@@ -46,7 +46,7 @@ codes! {
         Malformed = "malformed": "Not one JSON object, a name twice, or a field missing or ill-typed (named, as `legs/0/amount`).",
         NoKey = "no_key": "The `id` is missing, null, empty, over 512 bytes, or neither text nor number.",
         TooOld = "too_old": "Older than the horizon of a pruned ledger.",
-        KeyReused = "key_reused": "The id was used before with other content; `field` names what differs.",
+        KeyReused = "key_reused": "The id was used before with other content; `field` names what differs. The `value` of a capture or refund counts as it is written (`5.0` is not `5.00`): its asset is only in the stored row.",
         UnknownOp = "unknown_op": "The wallet knows no such operation.",
         Poison = "poison": "The message breaks the handler, ends the process, or never succeeded within its attempts.",
         ParkedTooLong = "parked_too_long": "The time of a parked message was over, and its key could not be made any more: the key rules were changed while it waited.",
@@ -117,8 +117,9 @@ The first that fits is the answer:
 2. by the claim: a duplicate, `parked` while the first copy is, `key_reused`;
 3. by the wallet, for fresh messages only: `unknown_op`, `malformed` (a field), then what the message alone
    shows, in the order of the lists below; then what stored rows show, as they are read: the row that the
-   operation refers to (hold, transfer, capture, bet; for a win its round), then the accounts, each again in
-   the order of the lists. A bet knows all its rows at once: accounts first, then its round, then itself.
+   operation refers to (hold, transfer, capture, bet), then the accounts, each again in the order of the lists. A
+   bet knows all its rows at once: accounts first, then its round, then itself. A win: a round that has ended
+   (`late_win`), the accounts, an unknown round (`parked`), the funds, its bet.
 
 The legs of a group are judged one after the other; the reply of a refusal names the `leg`.
 ";

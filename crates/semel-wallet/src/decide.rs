@@ -14,7 +14,7 @@ use crate::books::{Books, Change};
 use crate::code::{Awaited, Death, Reason, Refusal};
 use crate::config::Config;
 use crate::op::{Dead, Move, Operation, Verb};
-use crate::reply::Reply;
+use crate::reply::{Missing, Reply};
 use crate::row::{Account, Entry, Limit, OperationRow, Snapshot, Status};
 
 mod account;
@@ -123,6 +123,7 @@ impl<B: Books + ?Sized> Case<'_, B> {
         outcome: Outcome,
         code: &str,
         account: Option<Snapshot>,
+        missing: Option<Missing<'_>>,
         leg: Option<usize>,
     ) -> Bytes {
         let named = account
@@ -131,6 +132,7 @@ impl<B: Books + ?Sized> Case<'_, B> {
             outcome,
             code: Some(code),
             account: named,
+            missing,
             leg,
             tombstoned: false,
         }
@@ -140,15 +142,20 @@ impl<B: Books + ?Sized> Case<'_, B> {
     /// A definite no; the reply tells the subject's account, where there is one.
     #[cold]
     fn refused(&self, code: Refusal, subject: Option<Key>) -> Stop {
-        self.refused_on(
-            code,
-            subject.and_then(|account| self.snapshot(account)),
-            None,
-        )
+        let account = subject.and_then(|account| self.snapshot(account));
+        // What rows show comes from `no_account`, so here it is an asset without a house.
+        let missing = (code == Refusal::AccountNotFound).then_some(Missing::House(None));
+        self.refused_on(code, account, missing, None)
     }
 
-    fn refused_on(&self, code: Refusal, account: Option<Snapshot>, leg: Option<usize>) -> Stop {
-        let reply = self.reply(Outcome::Refused, code.as_str(), account, leg);
+    fn refused_on(
+        &self,
+        code: Refusal,
+        account: Option<Snapshot>,
+        missing: Option<Missing<'_>>,
+        leg: Option<usize>,
+    ) -> Stop {
+        let reply = self.reply(Outcome::Refused, code.as_str(), account, missing, leg);
         Stop::Answer(Answer::Refused {
             code: code.code(),
             reply: Some(reply),
@@ -159,7 +166,7 @@ impl<B: Books + ?Sized> Case<'_, B> {
     #[cold]
     fn ignored(&self, reason: Reason, subject: Option<Key>) -> Stop {
         let account = subject.and_then(|account| self.snapshot(account));
-        let reply = self.reply(Outcome::Ignored, reason.as_str(), account, None);
+        let reply = self.reply(Outcome::Ignored, reason.as_str(), account, None, None);
         Stop::Answer(Answer::Ignored {
             reason: reason.code(),
             reply: Some(reply),
@@ -181,6 +188,10 @@ impl<B: Books + ?Sized> Case<'_, B> {
         if self.last {
             return self.refused(code, subject);
         }
+        self.wait(awaited, parent)
+    }
+
+    fn wait(&self, awaited: Awaited, parent: Key) -> Stop {
         Stop::Answer(Answer::not_yet(
             awaited.code(),
             parent,
@@ -190,24 +201,50 @@ impl<B: Books + ?Sized> Case<'_, B> {
 
     /// The account is unknown: by default a definite no.
     #[cold]
-    fn no_account(&self, account: Key, subject: Option<Key>) -> Stop {
-        if self.config.park_for_account {
-            return self.absent(Awaited::Account, account, Refusal::AccountNotFound, subject);
+    fn no_account(&self, account: Key, missing: Missing<'_>, subject: Option<Key>) -> Stop {
+        if self.config.park_for_account && !self.last {
+            return self.wait(Awaited::Account, account);
         }
-        self.refused(Refusal::AccountNotFound, subject)
+        let subject = subject.and_then(|account| self.snapshot(account));
+        self.refused_on(Refusal::AccountNotFound, subject, Some(missing), None)
     }
 
     fn account(&self, account: Key, subject: Option<Key>) -> Result<&Account, Stop> {
         self.books
             .account(account)
-            .ok_or_else(|| self.no_account(account, subject))
+            .ok_or_else(|| self.no_account(account, Missing::Account, subject))
+    }
+
+    /// The account of a movement that was not opened, the debit side first.
+    #[cold]
+    fn missing(&self, money: &Move) -> Option<(Key, Missing<'_>)> {
+        let sides = [
+            (money.debit, Missing::Debit),
+            (money.credit, Missing::Credit),
+        ];
+        let (account, side) = sides
+            .into_iter()
+            .find(|(account, _)| self.books.account(*account).is_none())?;
+        let asset = self.config.asset(&money.asset);
+        let house = asset.and_then(|asset| asset.house.as_ref());
+        let house = house.filter(|(house, _)| *house == account);
+        Some((
+            account,
+            house.map_or(side, |(_, name)| Missing::House(Some(name))),
+        ))
     }
 
     /// Both accounts of a movement.
     fn parties(&self, money: &Move, subject: Key) -> Result<Parties<'_>, Stop> {
-        let debit = self.account(money.debit, Some(subject))?;
-        let credit = self.account(money.credit, Some(subject))?;
-        Ok(Parties { debit, credit })
+        let sides = (
+            self.books.account(money.debit),
+            self.books.account(money.credit),
+        );
+        if let (Some(debit), Some(credit)) = sides {
+            return Ok(Parties { debit, credit });
+        }
+        let (account, missing) = self.missing(money).expect("one of both is not there");
+        Err(self.no_account(account, missing, Some(subject)))
     }
 
     /// The whole check of a movement.

@@ -37,7 +37,7 @@ pub use op::{Dead, LEGS_MAX, Leg, Move, Named, Operation, Quantity, Verb, round_
 pub use query::{
     Balance, Check, Direction, LegView, Line, OperationView, Reader, RoundView, StakeView, WinView,
 };
-pub use reply::Reply;
+pub use reply::{Missing, Reply};
 pub use scales::register_scales;
 pub use sql::Dialect;
 pub use sweep::Sweep;

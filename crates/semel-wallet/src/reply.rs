@@ -7,6 +7,19 @@ use semel_core::Outcome;
 
 use crate::row::{OperationRow, Snapshot};
 
+/// The account that an `account_not_found` speaks of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Missing<'a> {
+    /// The operation's `account`.
+    Account,
+    /// The debit side of the movement.
+    Debit,
+    /// The credit side of the movement.
+    Credit,
+    /// The house's account of the asset, by its name in the config; none is declared there.
+    House(Option<&'a str>),
+}
+
 /// The parts of a reply.
 #[derive(Debug, Clone, Copy)]
 pub struct Reply<'a> {
@@ -16,6 +29,8 @@ pub struct Reply<'a> {
     pub code: Option<&'a str>,
     /// The account's name and state.
     pub account: Option<(&'a str, Snapshot)>,
+    /// The account that was not opened.
+    pub missing: Option<Missing<'a>>,
     /// The leg of a group that was refused.
     pub leg: Option<usize>,
     /// It was a counter-operation before its original.
@@ -50,6 +65,16 @@ impl Reply<'_> {
                 r#","account":{id},"balance":"{balance}","available":"{available}","version":{version}"#
             )?;
         }
+        match self.missing {
+            None => {}
+            Some(Missing::Account) => json.push_str(r#","missing":"account""#),
+            Some(Missing::Debit) => json.push_str(r#","missing":"debit""#),
+            Some(Missing::Credit) => json.push_str(r#","missing":"credit""#),
+            Some(Missing::House(name)) => {
+                let name = serde_json::to_string(&name).map_err(|_| std::fmt::Error)?;
+                write!(json, r#","missing":"house","house":{name}"#)?;
+            }
+        }
         if let Some(leg) = self.leg {
             write!(json, r#","leg":{leg}"#)?;
         }
@@ -69,6 +94,7 @@ pub(crate) fn applied(row: &OperationRow, account: Option<&str>) -> Bytes {
         outcome: Outcome::Applied,
         code: None,
         account: account.zip(row.reply),
+        missing: None,
         leg: None,
         tombstoned: row.tombstoned,
     }

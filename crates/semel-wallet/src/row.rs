@@ -333,6 +333,10 @@ pub struct Round {
 /// stays near a kilobyte however long a round lasts, and a cancel needs one read per so many bets.
 pub const RECENT_MAX: usize = 64;
 
+/// The most lists of a round behind one another: as many as the engine follows references. A longer chain was not
+/// written by the wallet, or is a circle.
+pub const CHAIN_MAX: usize = 4_096;
+
 impl Round {
     /// Adds a bet to the list; a full list moves into the bet.
     pub fn list(&mut self, bet: &mut Bet) {

@@ -326,8 +326,50 @@ fn refusals_tell_the_version_they_saw() {
     );
     assert_eq!(
         reply(&unknown),
-        r#"{"outcome":"refused","code":"account_not_found"}"#
+        r#"{"outcome":"refused","code":"account_not_found","missing":"debit"}"#
     );
+}
+
+#[test]
+fn an_account_that_is_not_there_is_named_and_the_player_is_not_blamed_for_a_house() {
+    let config = |house: &str| {
+        Config::new([("EUR", 2), ("JPY", 0)])
+            .unwrap()
+            .house_of("EUR", house)
+    };
+    let mut model = opened(config("hause").unwrap());
+    let no = r#"{"outcome":"refused","code":"account_not_found","#;
+    let p1 = r#""account":"p1","balance":"1000","available":"1000","version":1,"#;
+    let j1 = r#""account":"j1","balance":"0","available":"0","version":0,"#;
+    for (op, told) in [
+        (
+            r#""bet","round":"r","account":"p1","asset":"EUR","amount":1"#,
+            format!(r#"{no}{p1}"missing":"house","house":"hause"}}"#),
+        ),
+        (
+            r#""bet","round":"r","account":"j1","asset":"JPY","amount":1"#,
+            format!(r#"{no}{j1}"missing":"house","house":null}}"#),
+        ),
+        (
+            r#""bet","round":"r","account":"nobody","asset":"EUR","amount":1"#,
+            format!(r#"{no}"missing":"debit"}}"#),
+        ),
+        (
+            r#""transfer","debit":"p1","credit":"nobody","asset":"EUR","amount":1"#,
+            format!(r#"{no}{p1}"missing":"credit"}}"#),
+        ),
+        (
+            r#""freeze","account":"nobody""#,
+            format!(r#"{no}"missing":"account"}}"#),
+        ),
+        (
+            r#""transfer_group","legs":[{"debit":"p1","credit":"p2","asset":"EUR","amount":1},{"debit":"p1","credit":"nobody","asset":"EUR","amount":1}]"#,
+            format!(r#"{no}{p1}"missing":"credit","leg":1}}"#),
+        ),
+    ] {
+        let refused = answer(&mut model, &format!(r#"{{"op":{op},"id":"1"}}"#));
+        assert_eq!(reply(&refused), told, "{op}");
+    }
 }
 
 #[test]
@@ -645,6 +687,23 @@ fn t19_a_nul_character_is_malformed_where_it_would_be_stored_and_nowhere_else() 
             ),
         ],
     );
+}
+
+#[test]
+fn a_win_of_an_unknown_round_waits_once_its_accounts_are_seen() {
+    let win = |account, asset| {
+        format!(
+            r#"{{"op":"win","id":"w","round":"none","account":"{account}","asset":"{asset}","amount":1}}"#
+        )
+    };
+    let mut model = opened(config());
+    for (account, asset, said) in [
+        ("nobody", "EUR", "refused account_not_found"),
+        ("j1", "EUR", "refused asset_mismatch"),
+        ("p1", "EUR", "parked round"),
+    ] {
+        assert_eq!(say(&mut model, &win(account, asset)), said);
+    }
 }
 
 #[test]

@@ -64,6 +64,16 @@ fn e110_order_space_spelling_and_unknown_fields_make_no_other_operation() {
     );
 }
 
+#[test]
+fn a_value_whose_asset_only_a_stored_row_tells_counts_as_it_is_written() {
+    let of = |op: &str, value: &str| format!(r#"{{"op":{op},"id":"1","value":{value}}}"#);
+    for op in [r#""capture","hold":"h""#, r#""refund","capture":"c""#] {
+        assert_same(&of(op, r#""5.0""#), &of(op, "5.0"));
+        let field = clash(&of(op, r#""5.0""#), &of(op, r#""5.00""#));
+        assert_eq!(field.as_deref(), Some("value"));
+    }
+}
+
 /// Binds as a wallet of these assets, and says whether it takes the message for the one that was bound first.
 fn again(first: &Binding, text: &str, assets: &[(&str, u8)], recorded: &[(&str, u8)]) -> bool {
     let recorded = recorded

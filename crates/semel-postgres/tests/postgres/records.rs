@@ -2,6 +2,7 @@
 
 use semel_core::ledger::{ClaimKind, Letter, Park, Reached, Record, SightingKind, Which};
 use semel_core::message::Cut;
+use semel_core::rows::Query;
 use semel_core::{Awaiting, Code, Key, Ledger, Limit, Message, Unit, codes};
 
 use crate::world::{World, committed, key, keys, message, number, run, settle, texts};
@@ -386,4 +387,14 @@ async fn attempts_rise_and_are_forgotten_when_their_key_ends() {
     .await;
     let mut unit = world.unit(0).await;
     assert_eq!(unit.attempt(&keys(0..3)).await.unwrap(), [1, 1, 3]);
+}
+
+#[tokio::test]
+async fn an_error_tells_no_line_of_the_servers_own_source() {
+    let world = World::new().await;
+    let sql = "SELECT nothing FROM nowhere";
+    let asked = world.ledger.query(sql, &[], &mut |_| true).await;
+    let fault = asked.unwrap_err();
+    assert!(fault.detail().contains("nowhere"), "{fault}");
+    assert!(!fault.detail().contains("at line"), "{fault}");
 }

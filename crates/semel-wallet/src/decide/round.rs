@@ -12,7 +12,7 @@ use crate::books::{Books, Change};
 use crate::code::{Awaited, Death, Reason, Refusal};
 use crate::config::LateWin;
 use crate::op::{Leg, Move, Named, Verb, round_key};
-use crate::row::{Bet, BetStatus, Round, RoundStatus, listed};
+use crate::row::{Bet, BetStatus, CHAIN_MAX, Round, RoundStatus, listed};
 
 impl<B: Books + ?Sized> Case<'_, B> {
     pub(super) fn bet(
@@ -264,7 +264,7 @@ impl<B: Books + ?Sized> Case<'_, B> {
 
     /// Returns every open stake of the round, in one movement for each house account.
     fn cancel(&mut self, round: Round, player: Key) -> Result<(), Stop> {
-        let open = self.open_bets(&round);
+        let open = self.open_bets(&round)?;
         let mut stakes: Vec<(Key, i128)> = Vec::new();
         for bet in &open {
             let Some(house) = bet.house else { continue };
@@ -325,7 +325,8 @@ impl<B: Books + ?Sized> Case<'_, B> {
         }
     }
 
-    fn open_bets(&self, round: &Round) -> Vec<Bet> {
+    fn open_bets(&self, round: &Round) -> Result<Vec<Bet>, Stop> {
+        let links = self.links(round)?;
         let mut open: Vec<Bet> = Vec::new();
         let mut take = |key| {
             open.extend(
@@ -336,17 +337,29 @@ impl<B: Books + ?Sized> Case<'_, B> {
             )
         };
         listed(&round.recent).for_each(&mut take);
+        for link in links {
+            take(link.key);
+            listed(&link.earlier).for_each(&mut take);
+        }
+        Ok(open)
+    }
+
+    /// The bets of a round that list others. Their chain was written by hand if it does not end.
+    fn links(&self, round: &Round) -> Result<Vec<&Bet>, Stop> {
+        let mut links = Vec::new();
         let mut chain = round.chain;
         while let Some(key) = chain {
-            take(key);
-            let lister = self.books.bet(key);
-            lister
-                .iter()
-                .flat_map(|bet| listed(&bet.earlier))
-                .for_each(&mut take);
-            chain = lister.and_then(|bet| bet.chain);
+            let link = self.books.bet(key).filter(|_| links.len() < CHAIN_MAX);
+            let Some(link) = link else {
+                return Err(Stop::Broken(format!(
+                    "the lists of bets of round `{}` do not end: bet {key} is not there, or the lists are a circle",
+                    round.id
+                )));
+            };
+            links.push(link);
+            chain = link.chain;
         }
-        open
+        Ok(links)
     }
 }
 

@@ -40,7 +40,7 @@ impl<B: Books + ?Sized> Case<'_, B> {
         for (number, leg) in legs.iter().enumerate() {
             let money = self
                 .checked(leg)
-                .map_err(|stop| self.of_leg(stop, before[number], number))?;
+                .map_err(|stop| self.of_leg(stop, leg, before[number], number))?;
             let key = leg_key(self.key, number);
             let posted = self.post(key, money, 0);
             let row = OperationRow::new(key, self.id, Verb::TransferGroup).moved(money);
@@ -64,14 +64,24 @@ impl<B: Books + ?Sized> Case<'_, B> {
     }
 
     /// A refusal of one leg, told with the leg's number.
-    fn of_leg(&self, stop: Stop, before: Option<Snapshot>, leg: usize) -> Stop {
+    fn of_leg(&self, stop: Stop, leg: &Leg, before: Option<Snapshot>, number: usize) -> Stop {
         let Stop::Answer(semel_core::Answer::Refused { code, .. }) = &stop else {
             return stop;
         };
         let refusal = Refusal::ALL
             .iter()
             .find(|known| known.as_str() == code.as_str());
-        refusal.map_or(stop, |refusal| self.refused_on(*refusal, before, Some(leg)))
+        let missing = leg
+            .money
+            .as_ref()
+            .ok()
+            .and_then(|money| self.missing(money));
+        let missing = missing
+            .map(|(_, missing)| missing)
+            .filter(|_| refusal == Some(&Refusal::AccountNotFound));
+        refusal.map_or(stop, |refusal| {
+            self.refused_on(*refusal, before, missing, Some(number))
+        })
     }
 
     /// Gives a whole transfer back.

@@ -1,6 +1,7 @@
 //! Which rows an operation needs. What a row names is only asked of rows that an earlier wave has read, so
 //! an operation is asked again until it names nothing new.
 
+use bytes::Bytes;
 use semel::staged::{Names, Want};
 use semel_core::Key;
 use semel_core::rows::Value;
@@ -8,7 +9,7 @@ use semel_core::rows::Value;
 use super::Wallet;
 use super::memory::{AMOUNT_COMMUTING_MAX, takes_credits};
 use crate::op::{Leg, Move, Operation, round_key};
-use crate::row::{ACCOUNT, BET, Bet, HOLD, OPERATION, ROUND, Row, listed};
+use crate::row::{ACCOUNT, BET, Bet, CHAIN_MAX, HOLD, OPERATION, ROUND, Row, listed};
 
 pub(super) struct Naming<'a, 'n> {
     pub(super) wallet: &'a Wallet,
@@ -184,37 +185,41 @@ impl Naming<'_, '_> {
         self.lock(ACCOUNT, player);
         if let Some(Row::Round(row)) = self.names.row(ROUND, &Value::Key(round)) {
             let (recent, chain, staked) = (row.recent.clone(), row.chain, row.staked);
-            listed(&recent)
-                .chain(chain)
-                .for_each(|bet| self.cancelled(bet, staked));
+            listed(&recent).for_each(|bet| self.cancelled(bet, staked));
+            let links = self.links(chain);
+            for (link, earlier) in &links {
+                self.cancelled(*link, staked);
+                listed(earlier).for_each(|bet| self.cancelled(bet, staked));
+            }
         }
     }
 
-    /// A bet of a cancelled round, and the ones it lists.
-    fn cancelled(&mut self, mut bet: Key, staked: i128) {
-        loop {
-            self.follow(BET, bet);
-            let Some(Row::Bet(row)) = self.names.row(BET, &Value::Key(bet)) else {
-                return;
-            };
-            let (house, earlier, chain) = (row.house, row.earlier.clone(), row.chain);
-            if let Some(house) = house {
-                self.account(house, staked);
-            }
-            for listed in listed(&earlier) {
-                self.follow(BET, listed);
-                let house = match self.names.row(BET, &Value::Key(listed)) {
-                    Some(Row::Bet(row)) => row.house,
-                    _ => None,
-                };
-                if let Some(house) = house {
-                    self.account(house, staked);
+    /// The bets that list others, once they are all read: every wave walks the chain anew, and with the listed
+    /// bets a long one would cost the square of its length. Nothing for a chain that does not end.
+    fn links(&mut self, mut chain: Option<Key>) -> Vec<(Key, Bytes)> {
+        let mut links = Vec::new();
+        while let Some(link) = chain {
+            self.follow(BET, link);
+            match self.names.row(BET, &Value::Key(link)) {
+                Some(Row::Bet(row)) if links.len() < CHAIN_MAX => {
+                    links.push((link, row.earlier.clone()));
+                    chain = row.chain;
                 }
+                _ => return Vec::new(),
             }
-            match chain {
-                Some(next) => bet = next,
-                None => return,
-            }
+        }
+        links
+    }
+
+    /// A bet of a cancelled round.
+    fn cancelled(&mut self, bet: Key, staked: i128) {
+        self.follow(BET, bet);
+        let house = match self.names.row(BET, &Value::Key(bet)) {
+            Some(Row::Bet(row)) => row.house,
+            _ => None,
+        };
+        if let Some(house) = house {
+            self.account(house, staked);
         }
     }
 }

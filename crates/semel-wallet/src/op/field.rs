@@ -2,6 +2,9 @@
 
 use std::borrow::Cow;
 
+use jiff::Timestamp;
+use jiff::civil::DateTime;
+use jiff::fmt::temporal::Pieces;
 use semel_core::json::Object;
 use semel_core::{Json, Key};
 
@@ -162,13 +165,12 @@ impl<'o, 'k> Fields<'o, 'k> {
                 format_args!("has more than nine digits of a second; a time is exact to the nanosecond at most"),
             ));
         };
-        match exact.parse::<jiff::Timestamp>() {
-            Ok(time) => Ok(Some(time.as_microsecond())),
-            Err(e) => Err(self.bad(
+        unix_us(&exact).map(Some).map_err(|e| {
+            self.bad(
                 name,
                 format_args!("is no time of RFC 3339 with offset: {e}"),
-            )),
-        }
+            )
+        })
     }
 
     pub(super) fn list(&self, name: &str) -> Result<&'o [Json<'o>], Dead> {
@@ -201,6 +203,23 @@ impl<'o, 'k> Fields<'o, 'k> {
         self.written_amount()?
             .ok_or_else(|| self.bad("amount", "is missing, and so is `value`"))
     }
+}
+
+/// A time as Unix µs, of all years that RFC 3339 can write: a `Timestamp` ends a day before the last of them, so that it
+/// has a date in every offset.
+fn unix_us(text: &str) -> Result<i64, jiff::Error> {
+    text.parse().map_or_else(
+        |error| edge_us(text).ok_or(error),
+        |time: Timestamp| Ok(time.as_microsecond()),
+    )
+}
+
+fn edge_us(text: &str) -> Option<i64> {
+    let pieces = Pieces::parse(text).ok()?;
+    let local = pieces.date().to_datetime(pieces.time()?);
+    let since = local.duration_since(DateTime::constant(1970, 1, 1, 0, 0, 0, 0));
+    let offset = i128::from(pieces.to_numeric_offset()?.seconds()) * 1_000_000;
+    i64::try_from(since.as_micros() - offset).ok()
 }
 
 /// A time with at most nine digits of a second: zeros behind them change nothing and are left out. `None` when one of
@@ -238,7 +257,29 @@ fn malformed(field: String, what: &str) -> Dead {
 
 #[cfg(test)]
 mod tests {
-    use super::nine_digits;
+    use super::{nine_digits, unix_us};
+
+    #[test]
+    fn every_time_that_rfc_3339_can_write_is_taken() {
+        for (text, us) in [
+            ("1970-01-01T00:00:00.000001Z", 1),
+            ("1969-12-31T23:59:59.5Z", -500_000),
+            ("0001-01-01T00:00:00Z", -62_135_596_800_000_000),
+            ("9999-12-30T22:00:00Z", 253_402_207_200_000_000),
+            ("9999-12-31T23:59:59.999999Z", 253_402_300_799_999_999),
+            ("9999-12-31T23:59:59-23:59", 253_402_387_139_000_000),
+        ] {
+            assert_eq!(unix_us(text).unwrap(), us, "{text}");
+        }
+        for text in [
+            "9999-12-31T23:59:59",
+            "9999-12-31",
+            "9999-12-32T00:00:00Z",
+            "10000-01-01T00:00:00Z",
+        ] {
+            assert!(unix_us(text).is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn digits_of_a_second_are_never_dropped() {

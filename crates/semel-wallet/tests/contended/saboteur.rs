@@ -8,7 +8,7 @@ use semel::ledger::{
     Claim, Claimed, Commit, ConsumerId, Enrolled, Enrolment, Fence, LaneId, Ledger, Parked,
     Reached, Record, Resolved, Save, SourceId, Unit, Which, Written,
 };
-use semel::postgres::PostgresLedger;
+use semel::postgres::{PostgresLedger, Told};
 use semel::rows::{Delta, Lock, Rows, Table, Value};
 use semel::source::Limit;
 use semel::{Fault, Key};
@@ -76,8 +76,7 @@ impl Tampered {
 
     fn watch<T>(&self, done: Result<T, Fault>) -> Result<T, Fault> {
         let code = |fault: &Fault| {
-            let error = fault.error.downcast_ref::<sqlx::Error>()?
-                .as_database_error()?;
+            let error = fault.error.downcast_ref::<Told>()?.0.as_database_error()?;
             error.code().map(std::borrow::Cow::into_owned)
         };
         if done.as_ref().err().and_then(code).as_deref() == Some("40P01") {
