@@ -82,6 +82,30 @@ fn t10_t30_no_statement_swallows_errors_or_probes_by_any() {
     }
 }
 
+/// Whoever writes waits for a deletion, so each names the rows that it takes. What else is deleted is a row of a lane,
+/// or of lives that crashed a week ago, and few.
+#[test]
+fn e098_t27_no_statement_deletes_without_bound() {
+    const FEW: [&str; 3] = ["fence_sweep", "fence_delete", "position_forget"];
+    let mut seen = 0;
+    for (path, sql) in files("sql") {
+        let (name, sql) = (path.file_stem().unwrap().to_str().unwrap(), plain(&sql));
+        let Some((_, deletes)) = sql.split_once("DELETE FROM") else {
+            continue;
+        };
+        seen += 1;
+        let named = ["VALUES (", "UNNEST(", "LIMIT "]
+            .iter()
+            .any(|given| deletes.contains(given));
+        assert!(
+            named || FEW.contains(&name),
+            "{}: {deletes}",
+            path.display()
+        );
+    }
+    assert!(seen > 10, "only {seen} statements that delete");
+}
+
 #[test]
 fn t86_no_program_has_a_fail_point() {
     for (path, code) in files("rs") {

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use semel::{Message, Outcome};
+use semel_storm::SimLedger;
 use semel_storm::sim::{Faults, SourceFaults};
 use tracing::{Level, Metadata, Subscriber, span};
 
@@ -283,5 +284,78 @@ async fn e134_an_error_behind_a_commit_that_went_well_changes_nothing() {
         (world.effects(), world.runs.load(Ordering::Relaxed)),
         (1, 1),
         "no second run"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn e021_a_hole_in_the_log_holds_up_nothing_behind_it() {
+    let world = World::new(1);
+    for n in (1..=100).filter(|n| *n != 57) {
+        let payload = format!(r#"{{"id":"{n}"}}"#).into_bytes();
+        world.source.push(Message::new(payload, "p", Some(n)));
+    }
+    let summary = world.run_to_the_end().await;
+    assert_eq!(World::of(&summary, Outcome::Applied), 99);
+    assert_eq!((world.effects(), world.source.unacked()), (99, 0));
+    // What comes late is applied late.
+    world
+        .source
+        .push(Message::new(r#"{"id":"57"}"#, "p", Some(101)));
+    world.run_to_the_end().await;
+    assert_eq!(world.effects(), 100);
+}
+
+#[tokio::test(start_paused = true)]
+async fn e031_no_dead_letter_is_dropped_however_many_come() {
+    let world = World::new(1);
+    world.send((0..500).map(|n| format!(r#"{{"id":"{n}","do":"poison"}}"#)));
+    let summary = world.run_to_the_end().await;
+    assert_eq!(World::of(&summary, Outcome::Dead), 500);
+    assert_eq!(
+        (world.ledger.letters().len(), world.source.unacked()),
+        (500, 0)
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn e122_the_ledger_alone_decides_whatever_a_process_remembers() {
+    let mut world = World::new(1);
+    let copies = || std::iter::repeat_n(ONE.to_owned(), 2);
+    world.send(copies());
+    world.run_to_the_end().await;
+    let known = world.ledger.clone();
+    // A ledger that lost the key: the process has just applied it, and must not answer out of its memory.
+    world.ledger = SimLedger::new(2);
+    world.send(copies());
+    let summary = world.run_to_the_end().await;
+    assert_eq!(World::of(&summary, Outcome::Applied), 1);
+    // A process that remembers nothing.
+    let mut other = World::new(3);
+    other.ledger = known;
+    other.send(copies());
+    let summary = other.run_to_the_end().await;
+    assert_eq!(World::of(&summary, Outcome::Duplicate), 2);
+    assert_eq!(other.runs.load(Ordering::Relaxed), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn e132_a_dead_letter_whose_source_was_not_told_is_one_letter_and_is_settled_then() {
+    let mut world = World::new(1);
+    world.takes = Duration::from_secs(10);
+    world.send([r#"{"id":"one","do":"die"}"#.to_owned()]);
+    let dies = async {
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        world.source.break_off();
+        std::future::pending::<()>().await;
+    };
+    let summary = world.run(dies).await;
+    assert_eq!(
+        (summary.lost_acks, World::of(&summary, Outcome::Dead)),
+        (1, 2)
+    );
+    let letters = world.ledger.letters();
+    assert_eq!(
+        (letters.len(), letters[0].count, world.source.unacked()),
+        (1, 2, 0)
     );
 }
