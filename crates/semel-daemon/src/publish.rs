@@ -49,6 +49,7 @@ pub(crate) async fn publish(
         let published = sink.publish(&batch.messages).await;
         published.map_err(|fault| total.broken(&args.target, &fault))?;
         total.published += batch.messages.len() as u64;
+        total.malformed += batch.malformed;
         total.keyless += batch.keyless;
         bar.inc(batch.bytes as u64);
         if batch.ended {
@@ -56,12 +57,15 @@ pub(crate) async fn publish(
         }
     }
     bar.finish_and_clear();
-    if total.keyless > 0 {
-        let message = format!(
-            "{} of the messages have no usable key: their consumer will say dead(no_key)",
-            total.keyless
-        );
-        out::say(&message);
+    for (count, what, code) in [
+        (total.malformed, "are no JSON objects", "malformed"),
+        (total.keyless, "have no usable key", "no_key"),
+    ] {
+        if count > 0 {
+            let message =
+                format!("{count} of the messages {what}: their consumer will say dead({code})");
+            out::say(&message);
+        }
     }
     match style {
         Style::Json => out::json(&Published {
@@ -102,6 +106,7 @@ fn bar(file: &Path) -> ProgressBar {
 #[derive(Debug, Default)]
 struct Totals {
     published: u64,
+    malformed: u64,
     keyless: u64,
 }
 
@@ -120,6 +125,7 @@ impl Totals {
 struct Batch {
     messages: Vec<Outgoing>,
     bytes: usize,
+    malformed: u64,
     keyless: u64,
     ended: bool,
 }
@@ -139,8 +145,16 @@ impl Batch {
             if content.is_empty() {
                 continue;
             }
-            let key = rules.iter().find_map(|rule| key_of(&content, rule));
-            batch.keyless += u64::from(key.is_none());
+            let json = Json::parse(&content).ok();
+            let key = rules.iter().find_map(|rule| key_of(json.as_ref(), rule));
+            if key.is_none() {
+                let is_object = json.is_some_and(|json| json.object().is_some());
+                *(if is_object {
+                    &mut batch.keyless
+                } else {
+                    &mut batch.malformed
+                }) += 1;
+            }
             let payload = Some(content.clone().into());
             batch.messages.push(Outgoing {
                 key,
@@ -153,11 +167,10 @@ impl Batch {
     }
 }
 
-fn key_of(content: &[u8], rule: &KeyRule) -> Option<Key> {
-    let json = Json::parse(content).ok();
+fn key_of(json: Option<&Json<'_>>, rule: &KeyRule) -> Option<Key> {
     let now_ms = u64::try_from(Timestamp::now().as_millisecond()).unwrap_or(0);
     let inputs = Inputs {
-        payload: json.as_ref(),
+        payload: json,
         headers: &[],
         message_key: None,
         now_ms,
@@ -177,15 +190,16 @@ mod tests {
             KeyRule::parse(["/ref"], None).unwrap(),
             KeyRule::parse(["/id"], None).unwrap(),
         ];
-        let file = "\u{feff}{\"id\":\"a\",\"ref\":\"r\"}\r\n\n{\"id\":\"b\"}\nnot json";
+        let file =
+            "\u{feff}{\"id\":\"a\",\"ref\":\"r\"}\r\n\n{\"id\":\"b\"}\nnot json\n{\"ref\":null}";
         let batch = Batch::read(&mut Lines::of(file.as_bytes()), &rules).unwrap();
         let keys: Vec<Option<Key>> = batch.messages.iter().map(|message| message.key).collect();
         let key = |text| Some(Key::derive(&[Part::Text(text)]).unwrap());
-        assert_eq!(keys, [key("r"), key("b"), None]);
+        assert_eq!(keys, [key("r"), key("b"), None, None]);
         assert_eq!(
             batch.messages[0].payload.as_deref(),
             Some(br#"{"id":"a","ref":"r"}"#.as_slice())
         );
-        assert_eq!((batch.keyless, batch.ended), (1, true));
+        assert_eq!((batch.malformed, batch.keyless, batch.ended), (1, 1, true));
     }
 }

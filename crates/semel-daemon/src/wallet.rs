@@ -1,6 +1,6 @@
 //! The wallet as the config asks for it, and its commands for people.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -125,6 +125,27 @@ fn wallet_config(
         DuplicateReply::Current => semel_wallet::DuplicateReply::Current,
     };
     Ok(wallet)
+}
+
+/// The house accounts of a config that were not opened.
+///
+/// # Errors
+///
+/// The config has no such wallet, or the tables cannot be read.
+pub(crate) async fn absent_houses(
+    reader: &Reader<'_, impl Query>,
+    settings: &config::Wallet,
+) -> Result<BTreeSet<String>, Failure> {
+    let wallet = wallet_config(settings).map_err(|error| Failure::usage(error.to_string()))?;
+    let houses = wallet.assets().filter_map(|asset| asset.house.as_ref());
+    let mut absent: BTreeSet<String> = houses.map(|(_, name)| name.to_string()).collect();
+    for house in absent.clone() {
+        let opened = reader.balance(&house).await;
+        if opened.map_err(|fault| unreadable(&fault))?.is_some() {
+            absent.remove(&house);
+        }
+    }
+    Ok(absent)
 }
 
 fn policy(fingerprint: &config::Fingerprint) -> Result<Policy, Failure> {

@@ -106,7 +106,7 @@ async fn plan(link: &mut Link, extensions: &[Extension]) -> Result<Plan, Fault> 
     Ok(Plan {
         migrated: Migrated {
             from,
-            to: number(MIGRATIONS.len()),
+            to: from.max(number(MIGRATIONS.len())),
             applied,
         },
         missing,

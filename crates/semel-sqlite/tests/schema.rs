@@ -123,4 +123,7 @@ async fn tables_newer_but_declared_compatible_are_taken() {
     SqliteLedger::open(Options::new(url(&world.path)))
         .await
         .unwrap();
+    let migrated = SqliteLedger::migrate_at(Options::new(url(&world.path)), true).await;
+    let migrated = migrated.unwrap();
+    assert_eq!((migrated.from, migrated.to), (2, 2), "nothing goes back");
 }

@@ -1,11 +1,13 @@
 //! `check --connect`: what only a look at the ledger and the sources can tell. Nothing is made or changed.
 
 use semel_core::Class;
+use semel_wallet::Reader;
 
 use super::{Code, Finding, Level};
 use crate::config::{Loaded, Secret, Source};
-use crate::ledger::Place;
-use crate::{migrate, sources};
+use crate::exit::Failure;
+use crate::ledger::{self, Place, Tables, on_ledger};
+use crate::{migrate, sources, wallet};
 
 /// What is wrong with the places that a config names.
 pub(crate) async fn findings(loaded: &Loaded) -> Vec<Finding> {
@@ -49,7 +51,12 @@ async fn ledger(loaded: &Loaded) -> Vec<Finding> {
         Err(finding) => return vec![finding],
     };
     if missing.is_empty() {
-        return Vec::new();
+        return match houses(loaded).await {
+            Ok(findings) => findings,
+            Err(failure) => {
+                vec![loaded.finding(Code::LedgerAway, &path, failure.lines.join("; "))]
+            }
+        };
     }
     let missing = missing.join(", ");
     let (level, what) = if settings.migrate {
@@ -65,6 +72,33 @@ async fn ledger(loaded: &Loaded) -> Vec<Finding> {
         level,
         ..loaded.finding(Code::LedgerSchema, &path, message)
     }]
+}
+
+/// Houses that no bet could reach.
+async fn houses(loaded: &Loaded) -> Result<Vec<Finding>, Failure> {
+    let dialect = ledger::place(loaded)?.dialect;
+    let ledger = ledger::open(loaded, Tables::AsTheyAre).await?;
+    let mut findings = Vec::new();
+    for (name, consumer) in &loaded.config.consumers {
+        let Some(settings) = &consumer.wallet else {
+            continue;
+        };
+        let absent = on_ledger!(&ledger, ledger => {
+            wallet::absent_houses(&Reader::new(ledger, wallet::dialect(dialect)), settings).await?
+        });
+        findings.extend(absent.into_iter().map(|house| {
+            let message = format!(
+                "the house account `{house}` was not opened: every bet and win would be refused (account_not_found), \
+                 and stay so; open it first, or correct its name"
+            );
+            let path = ["consumers", name, "wallet", "house"];
+            Finding {
+                level: Level::Warning,
+                ..loaded.finding(Code::NoHouse, &path, message)
+            }
+        }));
+    }
+    Ok(findings)
 }
 
 /// The migrations that a database lacks.

@@ -127,6 +127,8 @@ codes! {
     LedgerSchema = "0502",
     /// A source cannot be opened.
     SourceAway = "0503",
+    /// The wallet's house account was not opened.
+    NoHouse = "0504",
     /// A partition would not start: the ledger and the broker disagree.
     Disagree = "0601",
     /// The broker removed messages before they were handled.

@@ -21,6 +21,8 @@ pub(crate) struct Parked {
     pub(crate) key: Key,
     pub(crate) id: Option<String>,
     awaiting: Option<String>,
+    /// The name of the awaited thing, where the message tells it.
+    awaited: Option<String>,
     attempts: Option<i64>,
     due_at: Option<Timestamp>,
     deadline: Option<Timestamp>,
@@ -35,16 +37,36 @@ fn hyphenated<S: serde::Serializer>(key: &Key, serializer: S) -> Result<S::Ok, S
 impl Parked {
     /// From the columns of `parked_*.sql`.
     pub(crate) fn read(mut cells: Cells<'_>, consumer: &str, lane: Option<&str>) -> Option<Self> {
-        Some(Self {
+        let mut parked = Self {
             consumer: consumer.to_owned(),
             key: cells.key()?,
             id: cells.text(),
             awaiting: cells.text(),
+            awaited: None,
             attempts: cells.int(),
             due_at: cells.time(),
             deadline: cells.time(),
-            lane: lane.and_then(|lane| lane_key(lane, cells)),
-        })
+            lane: None,
+        };
+        let awaited = cells.key();
+        let content = Content {
+            partition: cells.text(),
+            message_key: cells.bytes(),
+            payload: cells.bytes(),
+        };
+        parked.awaited = parked
+            .awaiting
+            .as_deref()
+            .and_then(|kind| content.awaited(kind, awaited?));
+        parked.lane = lane.and_then(|lane| content.lane_key(lane));
+        Some(parked)
+    }
+
+    /// What it waits for, by kind and name.
+    fn wait(&self) -> String {
+        let kind = self.awaiting.as_deref().unwrap_or("?");
+        let name = self.awaited.as_ref();
+        name.map_or_else(|| kind.to_owned(), |name| format!("{kind} {name}"))
     }
 
     /// In half a line.
@@ -53,7 +75,7 @@ impl Parked {
         let lane = self.lane.as_ref();
         format!(
             "for {}, tried {} times, next at {}, until {}{}",
-            self.awaiting.as_deref().unwrap_or("?"),
+            self.wait(),
             self.attempts.unwrap_or_default(),
             time(self.due_at),
             time(self.deadline),
@@ -64,15 +86,11 @@ impl Parked {
     fn cells(&self) -> Vec<String> {
         let time = |at: Option<Timestamp>| at.map_or(String::new(), |at| at.to_string());
         let attempts = self.attempts.unwrap_or_default().to_string();
-        let (id, awaiting) = (
-            self.id.clone().unwrap_or_default(),
-            self.awaiting.clone().unwrap_or_default(),
-        );
         vec![
             self.consumer.clone(),
             self.key.to_string(),
-            id,
-            awaiting,
+            self.id.clone().unwrap_or_default(),
+            self.wait(),
             attempts,
             time(self.due_at),
             time(self.deadline),
@@ -81,22 +99,45 @@ impl Parked {
     }
 }
 
-/// The lane key of a message by a consumer's `lane`, from its columns partition, message key and payload. The
-/// handler's own lanes have no text.
-fn lane_key(rule: &str, mut cells: Cells<'_>) -> Option<String> {
-    let (partition, message_key, payload) = (cells.text(), cells.bytes(), cells.bytes());
-    match rule {
-        "handler" => None,
-        "partition" => partition,
-        "auto" => match message_key {
-            Some(key) => Some(encoded(key).0),
-            None => partition,
-        },
-        pointer => {
-            let (json, pointer) = (Json::parse(payload?).ok()?, Pointer::parse(pointer).ok()?);
-            let text = json.at(&pointer)?.text_or_number()?;
-            Some(text.to_owned())
+/// What the ledger keeps of a message, as far as it is looked at here.
+struct Content<'c> {
+    partition: Option<String>,
+    message_key: Option<&'c [u8]>,
+    payload: Option<&'c [u8]>,
+}
+
+impl Content<'_> {
+    /// The lane key of a message by a consumer's `lane`. The handler's own lanes have no text.
+    fn lane_key(&self, rule: &str) -> Option<String> {
+        match rule {
+            "handler" => None,
+            "partition" => self.partition.clone(),
+            "auto" => match self.message_key {
+                Some(key) => Some(encoded(key).0),
+                None => self.partition.clone(),
+            },
+            pointer => {
+                let (json, pointer) = (
+                    Json::parse(self.payload?).ok()?,
+                    Pointer::parse(pointer).ok()?,
+                );
+                let text = json.at(&pointer)?.text_or_number()?;
+                Some(text.to_owned())
+            }
         }
+    }
+
+    /// The name that the payload has for the awaited thing: the reference with its key, or else the field that is
+    /// called as its kind (a player's round has a key of its own).
+    fn awaited(&self, kind: &str, key: Key) -> Option<String> {
+        let json = Json::parse(self.payload?).ok()?;
+        let object = json.object()?;
+        let referred = object
+            .iter()
+            .map(|(_, value)| value)
+            .find(|value| Key::of_json(value).is_ok_and(|of| of == key));
+        let name = referred.or_else(|| object.get(kind))?;
+        name.text_or_number().map(str::to_owned)
     }
 }
 

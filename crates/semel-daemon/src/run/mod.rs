@@ -65,10 +65,11 @@ pub(crate) async fn run(loaded: Loaded, args: &cli::Run, style: Style) -> Result
     let ended = on_ledger!(ledger, ledger => life.consumers(Arc::new(ledger), dialect).await);
     life.progress.clear();
     let (report, failure) = ended?;
-    report.print(style)?;
+    let printed = report.print(style);
     if let Some(failure) = failure.or_else(|| life.lines_missing()) {
         return Err(failure);
     }
+    printed?;
     let exit = if report.fails(&args.fail_on) {
         Exit::No
     } else {

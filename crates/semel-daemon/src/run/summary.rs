@@ -46,6 +46,15 @@ struct Released {
     dead: u64,
 }
 
+/// The counts that are not zero, in words.
+fn listed(named: &[(&str, u64)]) -> Option<String> {
+    let counts = named.iter().filter(|(_, count)| *count > 0);
+    let words: Vec<String> = counts
+        .map(|(name, count)| format!("{count} {name}"))
+        .collect();
+    (!words.is_empty()).then(|| words.join(", "))
+}
+
 fn millis(elapsed: Duration) -> u64 {
     u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX)
 }
@@ -91,16 +100,7 @@ impl Consumer {
             ("parked", counts.parked),
             ("dead", counts.dead),
         ];
-        let counts: Vec<String> = named
-            .iter()
-            .filter(|(_, count)| *count > 0)
-            .map(|(name, count)| format!("{count} {name}"))
-            .collect();
-        let counts = if counts.is_empty() {
-            "none".to_owned()
-        } else {
-            counts.join(", ")
-        };
+        let counts = listed(&named).unwrap_or_else(|| "none".to_owned());
         let mut words = format!(
             "{}: {} messages in {} ms: {counts}",
             self.name, self.messages, self.elapsed_ms
@@ -114,10 +114,15 @@ impl Consumer {
             words.push_str(&format!("\n  codes: {}", codes.join(", ")));
         }
         let released = &self.released;
-        if released.applied + released.ignored + released.refused + released.dead > 0 {
+        let named = [
+            ("applied", released.applied),
+            ("ignored", released.ignored),
+            ("refused", released.refused),
+            ("dead", released.dead),
+        ];
+        if let Some(ended) = listed(&named) {
             words.push_str(&format!(
-                "\n  parked messages that ended: {} applied, {} ignored, {} refused, {} dead",
-                released.applied, released.ignored, released.refused, released.dead
+                "\n  messages that were parked, in this run or before, and ended: {ended}"
             ));
         }
         words
@@ -189,6 +194,24 @@ mod tests {
         assert_eq!(
             serde_json::to_string(&report).unwrap(),
             r#"{"consumers":[{"name":"wallet","messages":9,"outcomes":{"applied":5,"ignored":0,"refused":1,"duplicate":2,"parked":0,"dead":1},"codes":{"insufficient_funds":1,"malformed":1},"released":{"applied":0,"ignored":0,"refused":0,"dead":0},"elapsed_ms":12}]}"#
+        );
+    }
+
+    #[test]
+    fn messages_that_waited_are_told_apart_from_those_that_were_parked_now() {
+        let words = |released| {
+            let summary = Summary {
+                messages: 2,
+                outcomes: [(Outcome::Parked, 2)].into(),
+                released,
+                ..Summary::default()
+            };
+            Consumer::new("w".to_owned(), &summary).words()
+        };
+        assert_eq!(words([].into()), "w: 2 messages in 0 ms: 2 parked");
+        assert_eq!(
+            words([(Outcome::Applied, 1), (Outcome::Dead, 2)].into()),
+            "w: 2 messages in 0 ms: 2 parked\n  messages that were parked, in this run or before, and ended: 1 applied, 2 dead"
         );
     }
 

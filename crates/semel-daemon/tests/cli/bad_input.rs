@@ -10,7 +10,9 @@ on_both!(
     a_huge_line_is_dead_and_its_beginning_is_kept,
     payloads_that_are_no_text_are_shown_in_base64,
     half_a_csv_record_is_never_applied_and_applies_once_it_is_whole,
+    half_a_json_line_is_dead_and_applies_once_it_is_whole,
     a_replaced_file_is_known_after_it_was_read_from_its_start,
+    lists_of_bets_that_somebody_bent_into_a_circle_kill_the_cancel_alone,
 );
 
 fn a_bad_line_is_a_dead_letter_and_its_neighbours_go_on(place: Place) {
@@ -149,6 +151,29 @@ fn a_file_that_shrank_or_changed_stops_the_run_with_exit_code_4() {
     );
 }
 
+fn half_a_json_line_is_dead_and_applies_once_it_is_whole(place: Place) {
+    place.wallet("");
+    let opening = OPENING.join("\n");
+    place.write("ops.jsonl", &opening[..opening.len() - 10]);
+    for run in 0..2 {
+        let (_, summary) = place.drained(&[]);
+        assert_eq!(summary["outcomes"]["dead"], 1, "{run}: {summary}");
+    }
+    let letter = place.json(&["dead", "list"]).ok().object();
+    assert_eq!(letter["count"], 2);
+    assert!(
+        letter["headers"].to_string().contains("no line end"),
+        "{letter}"
+    );
+    place.write("ops.jsonl", opening + "\n");
+    let (_, summary) = place.drained(&[]);
+    assert_eq!(
+        (&summary["messages"], &summary["outcomes"]["applied"]),
+        (&json!(1), &json!(1))
+    );
+    assert_eq!(place.drained(&[]).1["messages"], 0);
+}
+
 fn half_a_csv_record_is_never_applied_and_applies_once_it_is_whole(place: Place) {
     place.wallet("");
     place.write_lines("ops.jsonl", OPENING);
@@ -205,4 +230,34 @@ fn a_replaced_file_is_known_after_it_was_read_from_its_start(place: Place) {
     place.write_lines("ops.jsonl", [shorter, OPENING[0]]);
     let (lines, _) = place.drained(&[]);
     assert_eq!(lines.len(), 1);
+}
+
+fn lists_of_bets_that_somebody_bent_into_a_circle_kill_the_cancel_alone(place: Place) {
+    place.wallet("");
+    let bets = (0..70).map(|n| {
+        format!(r#"{{"op":"bet","id":"b{n}","round":"r","account":"p1","asset":"EUR","amount":1}}"#)
+    });
+    let mut lines: Vec<String> = OPENING.map(str::to_owned).into_iter().chain(bets).collect();
+    place.write_lines("ops.jsonl", &lines);
+    place.drained(&[]);
+    place.sql("UPDATE wallet_bet SET chain = key WHERE length(earlier) > 0");
+    lines.push(r#"{"op":"cancel_round","id":"c","round":"r","account":"p1"}"#.to_owned());
+    lines.push(r#"{"op":"freeze","id":"f","account":"p2"}"#.to_owned());
+    place.write_lines("ops.jsonl", &lines);
+    let (lines, _) = place.drained(&[]);
+    let ends: Vec<_> = lines.iter().map(|l| (&l["outcome"], &l["code"])).collect();
+    assert_eq!(
+        ends,
+        [
+            (&json!("dead"), &json!("poison")),
+            (&json!("applied"), &json!(null))
+        ]
+    );
+    let letter = place.json(&["dead", "list"]).ok().object();
+    assert!(
+        letter["detail"].as_str().unwrap().contains("do not end"),
+        "{letter}"
+    );
+    let player = place.json(&["balance", "p1"]).ok().object();
+    assert_eq!(player["posted"], "930", "no stake came back");
 }

@@ -159,6 +159,16 @@ fn run_migrates_by_itself_unless_told_not_to(place: Place) {
         (1, &json!("SEMEL-0502"))
     );
     place.semel(&["migrate"]).ok();
+    let warned = place.json(&["check", "--connect"]).ok().object();
+    let house = &warned["findings"][0];
+    assert_eq!(
+        (&house["code"], &house["level"]),
+        (&json!("SEMEL-0504"), &json!("warning"))
+    );
+    assert!(
+        house["message"].as_str().unwrap().contains("`house`"),
+        "{warned}"
+    );
     place.drained(&[]);
     assert_eq!(
         place.json(&["check", "--connect"]).ok().object(),

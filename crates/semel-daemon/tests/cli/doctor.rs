@@ -165,6 +165,8 @@ fn t45_t46_a_queue_that_would_lose_messages_is_told() {
         Rabbit::with("safe", &[kind, ("x-dead-letter-exchange", exchange)]),
     );
     place.write_lines("ops.jsonl", OPENING);
+    place.wallet("");
+    place.drained(&[]);
     let limit = "declare = \"quorum\"\ndelivery_limit = 5\nprefetch = 100\n";
     let exchange = "dead_letter_exchange = \"amq.fanout\"\n";
     place.config(&wallet_of(
@@ -172,7 +174,6 @@ fn t45_t46_a_queue_that_would_lose_messages_is_told() {
         &format!("{}{limit}{exchange}", safe.source("bets")),
         "",
     ));
-    place.semel(&["migrate"]).ok();
     place.semel(&["publish", "bets", "ops.jsonl"]).ok();
     let said = assert_codes(&place, &[]);
     assert_eq!(said["positions"][0]["ready"], 5, "{said:#}");

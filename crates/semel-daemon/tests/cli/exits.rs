@@ -189,6 +189,19 @@ fn a_database_file_deleted_or_replaced_under_a_consumer_stops_it() {
 }
 
 #[test]
+fn a_full_standard_output_ends_a_run_like_a_full_outcomes_file() {
+    let place = sqlite();
+    place.wallet("");
+    place.write_lines("ops.jsonl", OPENING);
+    let full = std::fs::File::options().write(true).open("/dev/full");
+    let mut command = place.command(&["run", "--until-idle", "--outcomes", "-", "--json"]);
+    let ended = command.stdout(full.unwrap()).output().unwrap();
+    assert_eq!(ended.status.code(), Some(4));
+    let said = String::from_utf8(ended.stderr).unwrap();
+    assert!(said.contains("--outcomes"), "{said}");
+}
+
+#[test]
 fn an_outcomes_file_that_takes_no_more_ends_the_run_with_exit_code_4_and_loses_nothing() {
     let place = sqlite();
     place.wallet("");

@@ -88,19 +88,26 @@ fn a_queue_carries_what_was_published_to_it(place: Place) {
     );
     place.write_lines(
         "ops.jsonl",
-        OPENING.into_iter().chain(["no json", "", OPENING[0]]),
+        OPENING
+            .into_iter()
+            .chain(["no json", "", OPENING[0], r#"{"op":"freeze"}"#]),
     );
     let ran = place.json(&["publish", "inbox", "ops.jsonl"]).ok();
-    assert_eq!(ran.out, "{\"published\":7}\n");
-    assert!(
-        ran.err.contains("1 of the messages have no usable key"),
-        "{}",
-        ran.err
-    );
+    assert_eq!(ran.out, "{\"published\":8}\n");
+    for told in [
+        "are no JSON objects: their consumer will say dead(malformed)",
+        "have no usable key: their consumer will say dead(no_key)",
+    ] {
+        assert!(
+            ran.err.contains(&format!("1 of the messages {told}")),
+            "{}",
+            ran.err
+        );
+    }
     let (lines, summary) = place.drained(&[]);
     assert_eq!(
         summary["outcomes"],
-        json!({ "applied": 5, "ignored": 0, "refused": 0, "duplicate": 1, "parked": 0, "dead": 1 })
+        json!({ "applied": 5, "ignored": 0, "refused": 0, "duplicate": 1, "parked": 0, "dead": 2 })
     );
     assert_eq!(lines[0]["partition"], "inbox");
     assert!(
@@ -326,9 +333,11 @@ fn the_first_example_ends_as_the_readme_says() {
     let (_, summary) = place.drained(&[]);
     assert_eq!(
         summary["outcomes"],
-        json!({"applied":4,"ignored":0,"refused":1,"duplicate":1,"parked":0,"dead":1})
+        json!({"applied":5,"ignored":0,"refused":1,"duplicate":1,"parked":0,"dead":1})
     );
     place.semel(&["audit"]).ok();
+    let checked = place.semel(&["check", "--connect"]).ok().out;
+    assert_eq!(checked, "no findings\n");
     let shown = place.semel(&["show", "pay-88"]).ok().out;
     assert!(
         shown.contains("applied") && shown.contains("1 × as duplicate"),
@@ -336,7 +345,7 @@ fn the_first_example_ends_as_the_readme_says() {
     );
     let dead = place.semel(&["dead", "list"]).ok().out;
     assert!(
-        dead.contains("ops.jsonl:7") && dead.contains("cut off"),
+        dead.contains("ops.jsonl:8") && dead.contains("cut off"),
         "{dead}"
     );
 }
