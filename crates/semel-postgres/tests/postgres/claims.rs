@@ -137,21 +137,29 @@ async fn t04_many_keys_that_wait_get_their_verdicts_from_the_first_ones_end() {
         let mut holder = world.unit(lane).await;
         let held = world.claims(&keys(begin + 50..begin + 150));
         holder.claim(&held).await.unwrap();
-        let mut waiting = world.unit(lane + 1).await;
+        // A process whose look was in vain goes without for a while, so each try is one of its own.
+        let process = world.again(|_| ()).await;
+        let connection = process.connect(world.lane_id(lane + 1)).await.unwrap();
+        let mut waiting = process.begin(connection).await.unwrap();
         let claims = world.claims(&keys(begin..begin + 100));
-        let (claimed, ()) = tokio::join!(waiting.claim(&claims), async {
-            let mut psql = world.psql().await;
-            let blocked = "SELECT count(*) FROM pg_stat_activity \
+        let both = async {
+            tokio::join!(waiting.claim(&claims), async {
+                let mut psql = world.psql().await;
+                let blocked = "SELECT count(*) FROM pg_stat_activity \
                            WHERE wait_event_type = 'Lock' AND query LIKE '%that a look has just not found%'";
-            while number(&mut psql, blocked).await == 0 {
-                tokio::task::yield_now().await;
-            }
-            if commits {
-                committed(holder.commit().await);
-            } else {
-                drop(holder);
-            }
-        });
+                while number(&mut psql, blocked).await == 0 {
+                    tokio::task::yield_now().await;
+                }
+                if commits {
+                    committed(holder.commit().await);
+                } else {
+                    drop(holder);
+                }
+            })
+        };
+        // A claim that does not wait would be looked for without end.
+        let hang = std::time::Duration::from_secs(60);
+        let (claimed, ()) = tokio::time::timeout(hang, both).await.unwrap();
         let claimed = claimed.unwrap();
         let seen = |claimed: &Claimed| matches!(claimed, Claimed::Seen(_));
         assert!(!claimed[..50].iter().any(seen));
@@ -159,7 +167,7 @@ async fn t04_many_keys_that_wait_get_their_verdicts_from_the_first_ones_end() {
         assert_eq!(claimed[50..].iter().any(seen), commits);
         let (_, connection) = committed(waiting.commit().await);
         // The unit whose look was in vain goes on, and so do the next ones on its connection.
-        let mut next = world.ledger.begin(connection).await.unwrap();
+        let mut next = process.begin(connection).await.unwrap();
         let claimed = next
             .claim(&world.claims(&keys(begin + 100..begin + 200)))
             .await;
