@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use semel_bench::contest::{self, Contestant, Ground};
 use semel_bench::credits::{Balances, Width};
-use semel_bench::measure::Taken;
+use semel_bench::measure::{Rounds, median};
 use semel_bench::ops::{self, Shape, Work};
 use semel_bench::tables::Error;
 
@@ -93,34 +93,7 @@ struct Bench {
 /// One line of the table: what each round took.
 struct Line {
     contestant: Contestant,
-    rounds: Vec<Taken>,
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_unstable_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
-}
-
-impl Line {
-    fn rate(&self) -> f64 {
-        median(self.rounds.iter().map(Taken::rate).collect())
-    }
-
-    /// The median of the ratios within each round.
-    fn of(&self, other: &Self) -> f64 {
-        median(
-            self.rounds
-                .iter()
-                .zip(&other.rounds)
-                .map(|(a, b)| a.rate() / b.rate())
-                .collect(),
-        )
-    }
-
-    fn micros(&self, of: impl Fn(&Taken) -> Option<f64>) -> String {
-        let all: Option<Vec<f64>> = self.rounds.iter().map(of).collect();
-        all.map_or("–".to_owned(), |all| format!("{:.1}", median(all)))
-    }
+    rounds: Rounds,
 }
 
 const fn credits(lanes: u16, batch: usize) -> Contestant {
@@ -206,7 +179,7 @@ impl Bench {
             .filter(|contestant| self.wants(&contestant.name()))
             .map(|contestant| Line {
                 contestant,
-                rounds: Vec::new(),
+                rounds: Rounds::default(),
             })
             .collect();
         if lines.is_empty() {
@@ -235,6 +208,7 @@ impl Bench {
                     _ => &plain,
                 };
                 line.rounds
+                    .0
                     .push(self.ground.run(line.contestant, work).await?);
             }
         }
@@ -384,7 +358,9 @@ fn ratio(name: &str, value: f64) {
 fn table(lines: &[Line], ops: u64, few: u64) {
     let find = |contestant| lines.iter().find(|line| line.contestant == contestant);
     let against = |line: &Line, other: Option<&Line>| {
-        other.map_or("–".to_owned(), |other| format!("{:.2}", line.of(other)))
+        other.map_or("–".to_owned(), |other| {
+            format!("{:.2}", line.rounds.of(&other.rounds))
+        })
     };
     println!(
         "{ops} messages in {} files, 10 % copies, {ACCOUNTS} accounts; naive: {few} messages\n",
@@ -405,7 +381,7 @@ fn table(lines: &[Line], ops: u64, few: u64) {
         println!(
             "| {} | {:.0} | {} | {} | {} | {} | {} |",
             line.contestant.name(),
-            line.rate(),
+            line.rounds.rate(),
             against(
                 line,
                 find(if line.contestant.is_book() {
@@ -416,8 +392,8 @@ fn table(lines: &[Line], ops: u64, few: u64) {
             ),
             against(line, find(expert(batch))),
             against(line, find(raw(batch))),
-            line.micros(|taken| taken.micros(taken.client)),
-            line.micros(|taken| taken.micros(taken.server)),
+            line.rounds.micros(|taken| taken.client),
+            line.rounds.micros(|taken| taken.server),
         );
     }
     println!();
@@ -426,7 +402,9 @@ fn table(lines: &[Line], ops: u64, few: u64) {
 fn floors(lines: &[Line]) {
     let find = |contestant| lines.iter().find(|line| line.contestant == contestant);
     let best = |all: &[Contestant], of: Contestant| {
-        let ratios = all.iter().filter_map(|one| Some(find(*one)?.of(find(of)?)));
+        let ratios = all
+            .iter()
+            .filter_map(|one| Some(find(*one)?.rounds.of(&find(of)?.rounds)));
         ratios.fold(f64::NAN, f64::max)
     };
     let floor = |name: &str, value: f64, floor: f64| {

@@ -1,11 +1,12 @@
 //! Semel's own run: any handler over the work's files, and the wallet's Book on transfers from the bank to the
 //! players, with double entry, replies, versions and amounts of 128 bits.
 
+use std::future::Future;
 use std::path::Path;
 use std::sync::Arc;
 
-use semel::staged::{Staged, handler};
-use semel::{Consumer, LaneRule, Outcome, Pointer, Settings, Summary};
+use semel::staged::{Staged, StagedHandler, handler};
+use semel::{Consumer, Deaf, LaneRule, Observer, Outcome, Pointer, Settings, Summary};
 use semel_file::{FileSource, Start};
 use semel_postgres::{Extension, Options, PostgresLedger};
 use semel_wallet::{Config, Wallet, migrations};
@@ -31,9 +32,44 @@ pub struct Pace {
     pub batch: usize,
     /// From the first line, whatever the ledger has: everything is a copy then.
     pub again: bool,
-    /// The field that spreads messages over lanes; without one they stay with their file.
-    pub by: Option<&'static str>,
+    /// How messages are spread over lanes.
+    pub by: Spread,
 }
+
+/// What messages of one lane have in common.
+#[derive(Debug, Clone, Copy)]
+pub enum Spread {
+    /// Their partition.
+    Partition,
+    /// A field, by its JSON pointer.
+    Field(&'static str),
+    /// What the handler says.
+    Handler,
+}
+
+/// One player's operations in one lane: two lanes never wait for the same account but the bank.
+pub const PLAYER: Spread = Spread::Field("/credit");
+
+impl Pace {
+    fn settings(self) -> Result<Settings, Error> {
+        let lane = match self.by {
+            Spread::Partition => LaneRule::Partition,
+            Spread::Handler => LaneRule::Handler,
+            Spread::Field(field) => {
+                LaneRule::Pointer(Pointer::parse(field).map_err(|_| "not a JSON pointer")?)
+            }
+        };
+        Ok(Settings {
+            lanes: self.lanes,
+            lane,
+            batch_count_max: self.batch,
+            ..Settings::default()
+        })
+    }
+}
+
+/// A consumer over the rivals' database.
+pub type BenchConsumer<S> = Consumer<PostgresLedger, StagedHandler<S>>;
 
 /// Opens the ledger in the run's schema, with the wallet's tables.
 ///
@@ -67,22 +103,8 @@ pub async fn run<S: Staged>(
     (folder, files): (&Path, &[String]),
     pace: Pace,
 ) -> Result<Summary, Error> {
-    let lane = match pace.by {
-        Some(field) => LaneRule::Pointer(Pointer::parse(field).map_err(|_| "not a JSON pointer")?),
-        None => LaneRule::Partition,
-    };
-    let settings = Settings {
-        lanes: pace.lanes,
-        lane,
-        batch_count_max: pace.batch,
-        ..Settings::default()
-    };
-    let consumer = Consumer::builder(consumer, ledger.clone(), Arc::new(handler(staged)))
-        .sources(["files"])
-        .settings(settings)
-        .enroll()
-        .await
-        .map_err(|fault| fault.to_string())?;
+    let deaf = Arc::new(Deaf);
+    let consumer = enroll(ledger, consumer, staged, &["files"], pace, deaf).await?;
     let start = if pace.again {
         Start::First
     } else {
@@ -95,9 +117,43 @@ pub async fn run<S: Staged>(
     let source = FileSource::open(paths, consumer.positions("files"))
         .await
         .map_err(|fault| fault.to_string())?;
+    let consumer = consumer.attach("files", Arc::new(source));
+    finish(consumer, std::future::pending()).await
+}
+
+/// Makes a consumer, for sources that are attached to it then.
+///
+/// # Errors
+/// The ledger's.
+pub async fn enroll<S: Staged>(
+    ledger: &Arc<PostgresLedger>,
+    consumer: &str,
+    staged: S,
+    sources: &[&str],
+    pace: Pace,
+    observer: Arc<dyn Observer>,
+) -> Result<BenchConsumer<S>, Error> {
+    let handler = Arc::new(handler(staged));
+    let consumer = Consumer::builder(consumer, ledger.clone(), handler)
+        .sources(sources.iter().copied())
+        .settings(pace.settings()?)
+        .observer(observer)
+        .enroll()
+        .await
+        .map_err(|fault| fault.to_string())?;
+    Ok(consumer)
+}
+
+/// Runs a consumer until its sources end, or until it is told to.
+///
+/// # Errors
+/// The consumer's, or an outcome other than applied and duplicate.
+pub async fn finish<S: Staged>(
+    consumer: BenchConsumer<S>,
+    shutdown: impl Future<Output = ()> + Send,
+) -> Result<Summary, Error> {
     let summary = consumer
-        .attach("files", Arc::new(source))
-        .run(std::future::pending())
+        .run(shutdown)
         .await
         .map_err(|fault| fault.to_string())?;
     let strange = summary
@@ -136,7 +192,7 @@ pub async fn open_accounts(
         lanes: 1,
         batch: 1_000,
         again: false,
-        by: None,
+        by: Spread::Partition,
     };
     run(ledger, "bench-accounts", wallet()?, (folder, &[file]), pace)
         .await

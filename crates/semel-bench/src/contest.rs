@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use semel_postgres::PostgresLedger;
 
-use crate::book::{self, Pace};
+use crate::book::{self, PLAYER, Pace, Spread};
 use crate::credits::{Balances, Credits, Width};
 use crate::measure::{Taken, Watch};
 use crate::ops::Work;
@@ -156,7 +156,7 @@ impl Ground {
                     lanes,
                     batch,
                     again: true,
-                    by: None,
+                    by: Spread::Partition,
                 },
                 Width::Bits64,
                 Balances::Deltas,
@@ -226,7 +226,7 @@ impl Ground {
                         lanes,
                         batch,
                         again: false,
-                        by: None,
+                        by: Spread::Partition,
                     },
                     width,
                     balances,
@@ -242,7 +242,7 @@ impl Ground {
                         lanes,
                         batch,
                         again: false,
-                        by: Some("/credit"),
+                        by: PLAYER,
                     },
                 )
                 .await
@@ -311,14 +311,18 @@ pub async fn memory(
         lanes: 2,
         batch: 1_000,
         again: false,
-        by: None,
+        by: Spread::Partition,
     };
     book::run(&ledger, "bench", handler, (folder, files), pace).await?;
     place.drop_it().await?;
-    Ok(crate::measure::memory_peak_mib())
+    Ok(crate::measure::memory_peak_mib("self"))
 }
 
-async fn watch(place: &Place) -> Result<Watch, Error> {
+/// Begins a measurement of this process, of the database's server and of the rest.
+///
+/// # Errors
+/// The database's.
+pub async fn watch(place: &Place) -> Result<Watch, Error> {
     let mut connection = place.connect().await?;
     let backend: i32 = sqlx::query_scalar("SELECT pg_backend_pid()")
         .fetch_one(&mut connection)

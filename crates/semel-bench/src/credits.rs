@@ -217,7 +217,7 @@ impl Staged for Credits {
         };
         Ok(Bound {
             binding,
-            lane: None,
+            lane: u64::try_from(work.account).ok(),
             work,
         })
     }

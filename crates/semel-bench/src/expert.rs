@@ -61,6 +61,21 @@ async fn apply(connection: &mut PgConnection, batch: &[Credit]) -> Result<(), sq
     tx.commit().await
 }
 
+/// One batch in one transaction. Two batches that lock accounts in different orders may deadlock; the victim runs
+/// again.
+///
+/// # Errors
+/// The database's.
+pub async fn batch(connection: &mut PgConnection, batch: &[Credit]) -> Result<(), sqlx::Error> {
+    while let Err(error) = apply(connection, batch).await {
+        let code = error.as_database_error().and_then(|error| error.code());
+        if code.as_deref() != Some("40P01") {
+            return Err(error);
+        }
+    }
+    Ok(())
+}
+
 /// One connection with its share of the files, a batch of each in turn.
 async fn lane(place: Place, work: Arc<Work>, files: Vec<usize>, batch: usize) -> Result<(), Error> {
     let mut connection = place.connect().await?;
@@ -75,17 +90,7 @@ async fn lane(place: Place, work: Arc<Work>, files: Vec<usize>, batch: usize) ->
             if messages.is_empty() {
                 continue;
             }
-            // Two batches that lock accounts in different orders may deadlock; the victim runs again.
-            while let Err(error) = apply(&mut connection, &messages).await {
-                if error
-                    .as_database_error()
-                    .and_then(|error| error.code())
-                    .as_deref()
-                    != Some("40P01")
-                {
-                    return Err(error.into());
-                }
-            }
+            self::batch(&mut connection, &messages).await?;
             left.push(reader);
         }
         readers = left;

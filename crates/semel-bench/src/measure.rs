@@ -18,6 +18,8 @@ pub struct Taken {
     pub client: Option<f64>,
     /// Processor time of the server's processes, seconds.
     pub server: Option<f64>,
+    /// Processor time of everything else on the machine, seconds: a broker, where there is one.
+    pub rest: Option<f64>,
 }
 
 impl Taken {
@@ -41,12 +43,58 @@ pub fn count(count: u64) -> f64 {
     u32::try_from(count).map_or(f64::INFINITY, f64::from)
 }
 
+/// What several runs of the same thing took, one each round.
+#[derive(Debug, Clone, Default)]
+pub struct Rounds(pub Vec<Taken>);
+
+impl Rounds {
+    /// The median of the rates.
+    #[must_use]
+    pub fn rate(&self) -> f64 {
+        median(self.0.iter().map(Taken::rate).collect())
+    }
+
+    /// The median of the ratios to another, each within its round.
+    #[must_use]
+    pub fn of(&self, other: &Self) -> f64 {
+        let ratios = self.0.iter().zip(&other.0);
+        median(ratios.map(|(a, b)| a.rate() / b.rate()).collect())
+    }
+
+    /// The slower one of each round.
+    #[must_use]
+    pub fn slower(&self, other: &Self) -> Self {
+        let pairs = self.0.iter().zip(&other.0);
+        Self(
+            pairs
+                .map(|(a, b)| if a.rate() < b.rate() { *a } else { *b })
+                .collect(),
+        )
+    }
+
+    /// The median of a processor time, µs a message, as a cell of a table.
+    #[must_use]
+    pub fn micros(&self, of: impl Fn(&Taken) -> Option<f64>) -> String {
+        let all = self.0.iter().map(|taken| taken.micros(of(taken)));
+        let all: Option<Vec<f64>> = all.collect();
+        all.map_or("–".to_owned(), |all| format!("{:.1}", median(all)))
+    }
+}
+
+/// The median; of an even number the upper one.
+#[must_use]
+pub fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_unstable_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
 /// A running measurement.
 #[derive(Debug)]
 pub struct Watch {
     postmaster: Option<u32>,
     client: Option<f64>,
     server: Option<f64>,
+    machine: Option<f64>,
     began: Instant,
 }
 
@@ -57,8 +105,9 @@ impl Watch {
         let postmaster = backend.and_then(parent);
         Self {
             postmaster,
-            client: own(),
+            client: process_seconds("self"),
             server: postmaster.and_then(family),
+            machine: machine(),
             began: Instant::now(),
         }
     }
@@ -68,11 +117,17 @@ impl Watch {
     pub fn stop(self, messages: u64) -> Taken {
         let wall = self.began.elapsed();
         let since = |now: Option<f64>, then: Option<f64>| Some(now? - then?);
+        let client = since(process_seconds("self"), self.client);
+        let server = since(self.postmaster.and_then(family), self.server);
+        let rest = since(machine(), self.machine)
+            .zip(client)
+            .map(|(all, client)| all - client - server.unwrap_or(0.0));
         Taken {
             messages,
             wall,
-            client: since(own(), self.client),
-            server: since(self.postmaster.and_then(family), self.server),
+            client,
+            server,
+            rest,
         }
     }
 }
@@ -102,8 +157,24 @@ const SYSTEM: usize = 12;
 const CHILDREN_USER: usize = 13;
 const CHILDREN_SYSTEM: usize = 14;
 
-fn own() -> Option<f64> {
-    seconds(&fields("self")?, &[USER, SYSTEM])
+/// Processor time of a process (its number, or `self`), seconds.
+#[must_use]
+pub fn process_seconds(process: &str) -> Option<f64> {
+    seconds(&fields(process)?, &[USER, SYSTEM])
+}
+
+/// Processor time of the whole machine, seconds: all but the fields `idle` and `iowait` of `/proc/stat`, and but the
+/// guests', which `user` counts already.
+fn machine() -> Option<f64> {
+    let stat = fs::read_to_string("/proc/stat").ok()?;
+    let fields: Vec<String> = stat
+        .lines()
+        .next()?
+        .split_whitespace()
+        .skip(1)
+        .map(str::to_owned)
+        .collect();
+    seconds(&fields, &[0, 1, 2, 5, 6])
 }
 
 fn parent(process: u32) -> Option<u32> {
@@ -147,10 +218,10 @@ fn family_once(process: u32) -> Option<f64> {
     Some(sum)
 }
 
-/// The most memory this process ever held, MiB.
+/// The most memory a process (its number, or `self`) ever held, MiB.
 #[must_use]
-pub fn memory_peak_mib() -> Option<f64> {
-    let status = fs::read_to_string("/proc/self/status").ok()?;
+pub fn memory_peak_mib(process: &str) -> Option<f64> {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
     Some(line.split_whitespace().nth(1)?.parse::<f64>().ok()? / 1024.0)
 }

@@ -308,6 +308,16 @@ macro_rules! consumer {
 consumer!(postgres, PgPool);
 consumer!(sqlite, SqlitePool);
 
+/// One delivery of a real broker, in a transaction of its own, by the best habits: the ack is the caller's.
+///
+/// # Errors
+/// The database's.
+pub async fn one(pool: &PgPool, credit: &Credit) -> Result<(), sqlx::Error> {
+    postgres(pool, Habits::BEST.guard, 0, credit, &Peace)
+        .await
+        .map(drop)
+}
+
 /// The rows it left, for an oracle: key rows, journal rows, the sum of the balances.
 ///
 /// # Errors

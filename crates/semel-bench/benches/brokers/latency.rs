@@ -1,0 +1,317 @@
+//! "Game goes on": how long fresh operations take from publish to commit at a steady rate, in calm and while ten copies
+//! of earlier operations come with each.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use lapin::options::BasicPublishOptions;
+use lapin::{BasicProperties, Channel, Connection};
+use rdkafka::producer::{BaseRecord, DefaultProducerContext, ThreadedProducer};
+use semel::{Ended, Observer, Outcome};
+use semel_bench::book::{self, Pace, Spread};
+use semel_bench::contest::Ground;
+use semel_bench::credits::{Balances, Credits, Width};
+use semel_bench::ops::{Credit, Work};
+use semel_bench::tables::{Error, Place};
+use semel_core::Key;
+use semel_storm::Dice;
+use tokio::sync::watch;
+use uuid::Uuid;
+
+use crate::consumer;
+use crate::stock::{Broker, Stock};
+
+/// Copies with each fresh operation of the storm.
+const COPIES: u64 = 10;
+
+/// How long each phase is measured.
+const PHASE: Duration = Duration::from_secs(20);
+
+/// Before the first one: connections open, statements are prepared, accounts are known.
+const WARM_UP: Duration = Duration::from_secs(4);
+
+/// A copy is of one of so many operations before it.
+const COPY_DISTANCE_MAX: u64 = 5_000;
+
+/// How often messages that are due are published.
+const TICK: Duration = Duration::from_millis(1);
+
+const SEED: u64 = 20_261_130;
+
+/// AMQP's word for "keep it on disk".
+const PERSISTENT: u8 = 2;
+
+/// What a phase showed, ms.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Phase {
+    pub(crate) p50: f64,
+    pub(crate) p99: f64,
+    pub(crate) most: f64,
+    /// Messages published a second, copies included.
+    pub(crate) rate: f64,
+}
+
+/// Calm, and storm.
+pub(crate) async fn run(
+    broker: Broker,
+    ground: &Ground,
+    fresh_rate: u64,
+) -> Result<(Phase, Phase), Error> {
+    let place = Place::make(&ground.url, ground.accounts).await?;
+    let ledger = book::ledger(&place).await?;
+    let stock = Stock::make(broker).await?;
+    let seconds = (2 * PHASE + WARM_UP).as_secs();
+    let (ear, ended) = Ear::new(fresh_rate * seconds)?;
+    let handler = Credits::new(Width::Bits64, Balances::Deltas);
+    let names = handler.names();
+    let pace = Pace {
+        lanes: 2,
+        batch: 1_000,
+        again: false,
+        by: Spread::Partition,
+    };
+    let game = Game {
+        press: Press::open(&stock).await?,
+        ear: ear.clone(),
+        ended,
+        fresh_rate,
+        accounts: ground.accounts,
+    };
+    let (over, wait) = tokio::sync::oneshot::channel();
+    let playing = tokio::spawn(async move {
+        let played = game.play().await;
+        // The consumer may have ended by itself; then its own error is told.
+        let _ = over.send(());
+        played
+    });
+    consumer::run(&ledger, &stock, (handler, pace), ear, async {
+        let _ = wait.await;
+    })
+    .await?;
+    let (calm, storm, work) = playing.await??;
+    place.check(&work, &names).await?;
+    place.drop_it().await?;
+    stock.drop_it().await?;
+    Ok((calm, storm))
+}
+
+/// Hears which operations are committed.
+struct Ear {
+    began: Instant,
+    /// When each fresh operation was published, µs since the start.
+    published: Vec<AtomicU64>,
+    /// How long each took, ms.
+    took: Mutex<Vec<f64>>,
+    /// Deliveries that ended.
+    ended: watch::Sender<u64>,
+}
+
+impl Ear {
+    fn new(operations: u64) -> Result<(Arc<Self>, watch::Receiver<u64>), Error> {
+        let (ended, seen) = watch::channel(0);
+        let ear = Self {
+            began: Instant::now(),
+            published: (0..usize::try_from(operations)?)
+                .map(|_| AtomicU64::new(0))
+                .collect(),
+            took: Mutex::default(),
+            ended,
+        };
+        Ok((Arc::new(ear), seen))
+    }
+
+    fn now(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX)
+    }
+
+    /// The latencies since the last call.
+    fn take(&self) -> Vec<f64> {
+        std::mem::take(&mut self.took.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Observer for Ear {
+    fn ended(&self, ended: Vec<Ended>) {
+        let now = self.now();
+        let mut took = self.took.lock().unwrap_or_else(PoisonError::into_inner);
+        for one in &ended {
+            let fresh = one.ending.outcome == Outcome::Applied;
+            let number = one.key.map(number_of).filter(|_| fresh);
+            if let Some(published) = number.and_then(|number| self.published.get(number)) {
+                let micros = now.saturating_sub(published.load(Ordering::Relaxed));
+                took.push(u32::try_from(micros).map_or(f64::INFINITY, f64::from) / 1e3);
+            }
+        }
+        drop(took);
+        let count = u64::try_from(ended.len()).expect("a unit is small");
+        self.ended.send_modify(|sum| *sum += count);
+    }
+}
+
+/// A key's tail holds the operation's number.
+fn key_of(number: u64) -> Key {
+    let mut tail = [0; 10];
+    tail[2..].copy_from_slice(&number.to_be_bytes());
+    // Any fixed beginning: a thousand operations a millisecond.
+    Key::v7(1_790_000_000_000 + number / 1_000, tail)
+}
+
+fn number_of(key: Key) -> usize {
+    let bytes = key.into_bytes();
+    let tail = *bytes.last_chunk().expect("sixteen bytes have eight");
+    // Without the two bits of the variant.
+    usize::try_from(u64::from_be_bytes(tail) & (u64::MAX >> 2)).unwrap_or(usize::MAX)
+}
+
+/// Publishes, as a game's servers do.
+struct Game {
+    press: Press,
+    ear: Arc<Ear>,
+    ended: watch::Receiver<u64>,
+    fresh_rate: u64,
+    accounts: u64,
+}
+
+impl Game {
+    async fn play(mut self) -> Result<(Phase, Phase, Work), Error> {
+        let mut work = Work {
+            folder: PathBuf::new(),
+            files: Vec::new(),
+            count: 0,
+            distinct: 0,
+            balances: BTreeMap::new(),
+        };
+        let mut dice = Dice::new(SEED);
+        self.phase(&mut work, &mut dice, 0, WARM_UP).await?;
+        let calm = self.phase(&mut work, &mut dice, 0, PHASE).await?;
+        let storm = self.phase(&mut work, &mut dice, COPIES, PHASE).await?;
+        Ok((calm, storm, work))
+    }
+
+    /// Publishes for `time`, then waits until all of it is committed.
+    async fn phase(
+        &mut self,
+        work: &mut Work,
+        dice: &mut Dice,
+        copies: u64,
+        time: Duration,
+    ) -> Result<Phase, Error> {
+        let began = Instant::now();
+        let total = self.fresh_rate * time.as_secs() * (1 + copies);
+        let each = time.div_f64(total as f64);
+        let mut tick = tokio::time::interval(TICK);
+        let mut sent = 0;
+        while sent < total {
+            tick.tick().await;
+            while sent < total && began.elapsed() >= each.mul_f64(sent as f64) {
+                if sent % (1 + copies) == 0 {
+                    self.publish_fresh(work).await?;
+                } else {
+                    self.publish_copy(work, dice).await?;
+                }
+                sent += 1;
+            }
+        }
+        let rate = total as f64 / began.elapsed().as_secs_f64();
+        let count = work.count;
+        self.ended.wait_for(|ended| *ended >= count).await?;
+        let mut took = self.ear.take();
+        took.sort_unstable_by(f64::total_cmp);
+        let share = |share: usize| took.get(took.len() * share / 100).copied();
+        Ok(Phase {
+            p50: share(50).unwrap_or(f64::NAN),
+            p99: share(99).unwrap_or(f64::NAN),
+            most: took.last().copied().unwrap_or(f64::NAN),
+            rate,
+        })
+    }
+
+    async fn publish_fresh(&self, work: &mut Work) -> Result<(), Error> {
+        let number = work.distinct;
+        let credit = self.credit(number);
+        work.count += 1;
+        work.distinct += 1;
+        *work.balances.entry(credit.account).or_default() += credit.amount;
+        self.ear.published[usize::try_from(number)?].store(self.ear.now(), Ordering::Relaxed);
+        self.press.send(&credit).await
+    }
+
+    /// Of an operation that was published not long ago.
+    async fn publish_copy(&self, work: &mut Work, dice: &mut Dice) -> Result<(), Error> {
+        let back = 1 + dice.below(COPY_DISTANCE_MAX.min(work.distinct));
+        work.count += 1;
+        self.press.send(&self.credit(work.distinct - back)).await
+    }
+
+    /// The operation of this number: always the same.
+    fn credit(&self, number: u64) -> Credit {
+        let mut dice = Dice::new(SEED ^ number);
+        let mut small = |end| i64::try_from(dice.below(end)).expect("far below 63 bits");
+        Credit {
+            id: Uuid::from_bytes(key_of(number).into_bytes()),
+            account: small(self.accounts),
+            amount: small(10_000) + 1,
+        }
+    }
+}
+
+/// A publishing client that waits for no confirm: the check at the end shows that all arrived.
+#[expect(clippy::large_enum_variant, reason = "there is one")]
+enum Press {
+    Kafka(ThreadedProducer<DefaultProducerContext>, String),
+    Rabbit(
+        Channel,
+        String,
+        #[expect(dead_code, reason = "kept open")] Connection,
+    ),
+}
+
+impl Press {
+    async fn open(stock: &Stock) -> Result<Self, Error> {
+        let name = stock.name.clone();
+        Ok(match stock.broker {
+            Broker::Kafka => {
+                // A server that wants an answer lingers less than the client's 5 ms.
+                let producer = stock.client().set("linger.ms", "1").create()?;
+                Self::Kafka(producer, name)
+            }
+            Broker::Rabbit => {
+                let connection = stock.connect().await?;
+                Self::Rabbit(connection.create_channel().await?, name, connection)
+            }
+        })
+    }
+
+    async fn send(&self, credit: &Credit) -> Result<(), Error> {
+        let Credit {
+            id,
+            account,
+            amount,
+        } = credit;
+        let payload = format!(r#"{{"id":"{id}","account":{account},"amount":{amount}}}"#);
+        match self {
+            Self::Kafka(producer, topic) => {
+                let key = account.to_string();
+                let record = BaseRecord::to(topic).key(&key).payload(&payload);
+                producer.send(record).map_err(|(error, _)| error)?;
+            }
+            Self::Rabbit(channel, queue, _) => {
+                let properties = BasicProperties::default().with_delivery_mode(PERSISTENT);
+                let how = BasicPublishOptions::default();
+                channel
+                    .basic_publish(
+                        "".into(),
+                        queue.as_str().into(),
+                        how,
+                        payload.as_bytes(),
+                        properties,
+                    )
+                    .await?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,82 @@
+//! The rivals on a broker: each feed in a task of its own, until nothing is left.
+
+use semel_bench::ops::Credit;
+use semel_bench::tables::{Error, Place};
+use semel_bench::{expert, naive};
+use sqlx::PgPool;
+use tokio::task::JoinSet;
+
+use crate::feed::Feed;
+
+/// One transaction a message, then its ack.
+pub(crate) async fn naive(feeds: Vec<Feed>, pool: PgPool) -> Result<(), Error> {
+    all(feeds, |mut feed| {
+        let pool = pool.clone();
+        async move {
+            let mut credit = None;
+            while feed
+                .take(1, |bytes| parse(bytes, |one| credit = Some(one)))
+                .await?
+                > 0
+            {
+                let one = credit.take().ok_or("a message that was not parsed")?;
+                naive::one(&pool, &one).await?;
+                feed.done().await?;
+            }
+            Ok(())
+        }
+    })
+    .await
+}
+
+/// One transaction of three array statements a batch, then one ack for all of it.
+pub(crate) async fn expert(feeds: Vec<Feed>, place: &Place, batch: usize) -> Result<(), Error> {
+    all(feeds, |mut feed| {
+        let place = place.clone();
+        async move {
+            let mut connection = place.connect().await?;
+            let mut credits: Vec<Credit> = Vec::with_capacity(batch);
+            while feed
+                .take(batch, |bytes| parse(bytes, |one| credits.push(one)))
+                .await?
+                > 0
+            {
+                expert::batch(&mut connection, &credits).await?;
+                feed.done().await?;
+                credits.clear();
+            }
+            Ok(())
+        }
+    })
+    .await
+}
+
+/// No database: takes messages and acks them by the batch.
+pub(crate) async fn consume(feeds: Vec<Feed>, batch: usize) -> Result<(), Error> {
+    all(feeds, |mut feed| async move {
+        while feed.take(batch, |_| Ok(())).await? > 0 {
+            feed.done().await?;
+        }
+        Ok(())
+    })
+    .await
+}
+
+fn parse(bytes: &[u8], keep: impl FnOnce(Credit)) -> Result<(), Error> {
+    keep(serde_json::from_slice(bytes)?);
+    Ok(())
+}
+
+async fn all<F>(feeds: Vec<Feed>, lane: impl Fn(Feed) -> F) -> Result<(), Error>
+where
+    F: Future<Output = Result<(), Error>> + Send + 'static,
+{
+    let mut tasks = JoinSet::new();
+    for feed in feeds {
+        tasks.spawn(lane(feed));
+    }
+    while let Some(ended) = tasks.join_next().await {
+        ended??;
+    }
+    Ok(())
+}
