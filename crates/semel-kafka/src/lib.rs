@@ -17,6 +17,7 @@
 //! (for `semel doctor` and `semel rewind`).
 
 mod assignment;
+mod complaint;
 mod fault;
 mod mark;
 mod member;

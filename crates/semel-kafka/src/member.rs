@@ -15,6 +15,7 @@ use rdkafka::types::RDKafkaRespErr;
 use tokio::runtime::Handle;
 
 use crate::assignment::{Index, Phase, Start};
+use crate::complaint::Complaints;
 use crate::fault::{classify, is_away};
 use crate::probe::{NOTE, START_NOTE, signed};
 use crate::record::Limits;
@@ -61,6 +62,7 @@ pub(crate) struct Context {
     pub(crate) tuning: Tuning,
     /// What is subscribed to.
     pub(crate) topics: Vec<String>,
+    pub(crate) complaints: Complaints,
 }
 
 impl ClientContext for Context {
@@ -70,10 +72,13 @@ impl ClientContext for Context {
 
     fn error(&self, error: KafkaError, reason: &str) {
         tracing::debug!(%error, reason, "kafka client");
+        self.complaints.hear(error.rdkafka_error_code(), reason);
         if error.rdkafka_error_code().is_some_and(is_away) {
+            let told = self.complaints.told();
+            let told = told.as_deref().unwrap_or(reason);
             self.shared.trouble(
                 Trouble::Broker,
-                format!("kafka: the broker is away: {reason}"),
+                format!("kafka: the broker is away: {told}"),
             );
         }
     }
@@ -400,6 +405,7 @@ impl Member {
                 Err(error) => return tracing::debug!(%error, "kafka: still away"),
             }
         }
+        self.context().complaints.forget();
         self.shared.healed(Trouble::Broker);
         if readable {
             self.shared.healed(Trouble::Topic);

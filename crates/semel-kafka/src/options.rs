@@ -323,8 +323,8 @@ pub struct KafkaSinkOptions {
     pub message_bytes_max: usize,
     /// How long the broker may take to confirm a message before it counts as away. The message may
     /// still have arrived.
-    #[serde(default = "KafkaSinkOptions::delivery_timeout_ms")]
-    pub delivery_timeout_ms: u32,
+    #[serde(default = "KafkaSinkOptions::confirm_timeout_ms")]
+    pub confirm_timeout_ms: u32,
     /// How long a broker may take to answer any request.
     #[serde(default = "default::timeout_ms")]
     pub timeout_ms: u32,
@@ -337,7 +337,7 @@ pub struct KafkaSinkOptions {
 }
 
 impl KafkaSinkOptions {
-    const fn delivery_timeout_ms() -> u32 {
+    const fn confirm_timeout_ms() -> u32 {
         30_000
     }
 
@@ -350,7 +350,7 @@ impl KafkaSinkOptions {
             brokers: brokers.into_iter().map(Into::into).collect(),
             topic: topic.into(),
             message_bytes_max: default::message_bytes_max(),
-            delivery_timeout_ms: Self::delivery_timeout_ms(),
+            confirm_timeout_ms: Self::confirm_timeout_ms(),
             timeout_ms: default::timeout_ms(),
             options: ClientOptions::default(),
             secrets: ClientOptions::default(),
@@ -382,7 +382,7 @@ impl KafkaSinkOptions {
         config
             .set("enable.idempotence", "true")
             .set("acks", "all")
-            .set("message.timeout.ms", self.delivery_timeout_ms.to_string())
+            .set("message.timeout.ms", self.confirm_timeout_ms.to_string())
             // Room for the key and headers of the largest value.
             .set(
                 "message.max.bytes",

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use rdkafka::ClientConfig;
+use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::Message as _;
@@ -22,6 +23,12 @@ pub(crate) const START_NOTE: &str = "semel start";
 /// Bears all other commits.
 pub(crate) const NOTE: &str = "semel";
 
+/// A client that is silent for so long has said what there was: shorter than it waits between two connections.
+const COMPLAINING: Duration = Duration::from_millis(50);
+
+/// More than this it does not say in ten seconds.
+const COMPLAINTS_MAX: usize = 1_000;
+
 /// A topic and a partition's number.
 pub(crate) type Place = (String, i32);
 
@@ -33,6 +40,9 @@ pub(crate) struct Probe {
 impl Probe {
     /// `config` is a reader's.
     pub(crate) fn open(config: &ClientConfig, timeout: Duration) -> Result<Self, Fault> {
+        let mut config = config.clone();
+        // That the other side hung up is told at this level.
+        config.set_log_level(RDKafkaLogLevel::Info);
         let client = options::create(config.create_with_context(Quiet::default()))?;
         Ok(Self { client, timeout })
     }
@@ -40,12 +50,13 @@ impl Probe {
     /// The numbers of a topic's partitions.
     ///
     /// # Errors
-    /// `Stop` when there is no such topic or we may not read it; `Down` when no broker answers.
+    /// `Stop` when there is no such topic, or the broker lets us not in or not read it; `Down` when none answers.
     pub(crate) fn partitions(&self, topic: &str) -> Result<Vec<i32>, Fault> {
         let metadata = self
             .client
             .fetch_metadata(Some(topic), self.timeout)
             .map_err(|error| self.unreachable(&error))?;
+        self.client.context().complaints.forget();
         let found = metadata.topics().iter().find(|found| found.name() == topic);
         let Some(found) = found else {
             return Err(unknown_topic(topic));
@@ -67,11 +78,13 @@ impl Probe {
     }
 
     fn unreachable(&self, error: &KafkaError) -> Fault {
-        let said = self.client.context().last();
-        let why = said.map_or_else(|| error.to_string(), |said| format!("{error}: {said}"));
-        Fault::down(format!(
-            "kafka: no broker answers; check `brokers` and the client settings: {why}"
-        ))
+        // What the client has to say, it says to who polls.
+        for _ in 0..COMPLAINTS_MAX {
+            if self.client.poll(COMPLAINING).is_none() {
+                break;
+            }
+        }
+        self.client.context().complaints.unreachable(error)
     }
 
     /// The group's committed offsets.

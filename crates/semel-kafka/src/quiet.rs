@@ -1,34 +1,30 @@
 //! A client's own messages, as ours: to the trace, never to a logger of its own.
 
-use std::sync::Mutex;
-
 use rdkafka::client::ClientContext;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::consumer::ConsumerContext;
 use rdkafka::error::KafkaError;
 
-use crate::shared::lock;
+use crate::complaint::Complaints;
 
-/// Keeps the last complaint, to put it into the error of whoever waits.
+/// Keeps its complaints, to put them into the error of whoever waits.
 #[derive(Debug, Default)]
 pub(crate) struct Quiet {
-    last: Mutex<Option<String>>,
-}
-
-impl Quiet {
-    pub(crate) fn last(&self) -> Option<String> {
-        lock(&self.last).clone()
-    }
+    pub(crate) complaints: Complaints,
 }
 
 impl ClientContext for Quiet {
     fn log(&self, level: RDKafkaLogLevel, facility: &str, text: &str) {
+        // Why a connection was closed by the other side is told here alone.
+        if facility == "FAIL" {
+            self.complaints.hear(None, text);
+        }
         trace(level, facility, text);
     }
 
     fn error(&self, error: KafkaError, reason: &str) {
         tracing::debug!(%error, reason, "kafka client");
-        *lock(&self.last) = Some(reason.to_owned());
+        self.complaints.hear(error.rdkafka_error_code(), reason);
     }
 }
 

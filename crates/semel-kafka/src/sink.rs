@@ -71,7 +71,7 @@ impl KafkaSink {
     /// Checks the options and that the topic is there, and asks how large its messages may be.
     ///
     /// # Errors
-    /// `Stop` when the options are wrong or there is no such topic; `Down` when no broker answers.
+    /// `Stop` when the options are wrong, there is no such topic, or no broker lets us in; `Down` when none answers.
     pub async fn open(options: KafkaSinkOptions) -> Result<Self, Fault> {
         let mut config = options.producer()?;
         let mut look = options

@@ -10,6 +10,7 @@ use semel_core::{Fault, Limit, Settlements, Source};
 use tokio::runtime::Handle;
 
 use crate::assignment::Found;
+use crate::complaint::Complaints;
 use crate::fault::classify;
 use crate::member::{self, Context, Member, Tuning};
 use crate::options::KafkaOptions;
@@ -54,8 +55,8 @@ impl KafkaSource {
     /// Must be called within a tokio runtime, which the source uses as long as it lives.
     ///
     /// # Errors
-    /// `Stop` when the options are wrong, a topic does not exist or may not be read; `Down` when no broker
-    /// answers within `timeout_ms`.
+    /// `Stop` when the options are wrong, a topic does not exist or may not be read, or no broker lets us in; `Down`
+    /// when none answers within `timeout_ms`.
     pub async fn open(options: KafkaOptions, positions: Arc<dyn Positions>) -> Result<Self, Fault> {
         let reader = options.reader()?;
         let timeout = Duration::from_millis(options.timeout_ms.into());
@@ -90,6 +91,7 @@ impl KafkaSource {
             runtime: Handle::current(),
             tuning,
             topics: options.topics.clone(),
+            complaints: Complaints::default(),
         };
         let client = member::client(&options.member()?, context)?;
         let topics: Vec<&str> = options.topics.iter().map(String::as_str).collect();

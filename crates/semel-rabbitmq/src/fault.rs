@@ -159,7 +159,7 @@ impl Refusal {
             },
             None => Self::Unreachable {
                 place,
-                why: error.to_string(),
+                why: format!("{error} (where the port speaks TLS, `url` begins with amqps://)"),
             },
         }
     }

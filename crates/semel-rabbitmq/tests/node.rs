@@ -13,7 +13,8 @@ use semel_rabbitmq::{
     Declare, RabbitOptions, RabbitSink, RabbitSinkOptions, RabbitSource, Refusal, Tls,
 };
 use support::{
-    Admin, ack, brisk, drained, numbers, open, receive, tally, texts, told_down, url_at, within,
+    Admin, ack, brisk, drained, numbers, open, receive, tally, texts, told_down, until, url_at,
+    within,
 };
 
 /// A second set of services: the script keeps everything beside itself and takes free ports.
@@ -131,15 +132,23 @@ async fn e034_t46_a_killed_or_impatient_broker_loses_nothing_and_tls_knows_whom_
     assert_eq!(ack(&source, again).await, 0);
     drained(&source).await;
 
-    // All connections are closed by an operator.
-    admin.publish(&queue, numbers(20, 30)).await;
-    let out = receive(&source, 10).await;
-    node.eval(
-        "application:set_env(rabbit, consumer_timeout, 1800000), rabbit_networking:close_all_connections(\"for a test\").",
-    );
-    let again = receive(&source, 10).await;
-    assert_eq!(tally(&again), tally(&out));
-    assert_eq!(ack(&source, again).await, 0);
+    // An operator closes all connections, again and again: a thousand forced redeliveries.
+    node.eval("application:set_env(rabbit, consumer_timeout, 1800000).");
+    admin.publish(&queue, numbers(1_000, 1_250)).await;
+    for _ in 0..4 {
+        let out = receive(&source, 250).await;
+        assert_eq!(tally(&out).len(), 250);
+        let generation = out[0].receipt.generation();
+        node.eval("rabbit_networking:close_all_connections(\"for a test\").");
+        until("another channel", || async {
+            source.status().generation > generation
+        })
+        .await;
+        assert_eq!(ack(&source, out).await, 250);
+    }
+    let last = receive(&source, 250).await;
+    assert_eq!(tally(&last).len(), 250);
+    assert_eq!(ack(&source, last).await, 0);
     drained(&source).await;
 
     // E034: killed with deliveries out, and started again. The queue is older than its unsafe first second.
@@ -234,7 +243,7 @@ async fn e034_t46_a_killed_or_impatient_broker_loses_nothing_and_tls_knows_whom_
         },
         RabbitOptions {
             url: url.replacen("amqp://", "amqps://", 1),
-            ..secure
+            ..secure.clone()
         },
     ];
     for stranger in strangers {
@@ -247,4 +256,13 @@ async fn e034_t46_a_killed_or_impatient_broker_loses_nothing_and_tls_knows_whom_
             "{fault}"
         );
     }
+    let readable = RabbitOptions {
+        url: secure.url.replacen("amqps://", "amqp://", 1),
+        tls: Tls::default(),
+        ..secure
+    };
+    let fault = within("a refusal", RabbitSource::open(readable))
+        .await
+        .expect_err("no AMQP there");
+    assert!(fault.detail().contains("amqps://"), "{fault}");
 }

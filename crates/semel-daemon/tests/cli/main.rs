@@ -19,6 +19,7 @@ mod rewind;
 mod run;
 mod schema;
 mod secrets;
+mod secure;
 mod shapes;
 mod stops;
 mod three_sources;

@@ -11,6 +11,7 @@ use semel_core::{Class, Source};
 use semel_kafka::{KafkaOptions, StartAt};
 
 use crate::bed::*;
+use crate::proxy::Proxy;
 
 fn options(brokers: &str, topic: &str) -> KafkaOptions {
     let mut options = KafkaOptions::new(brokers.split(','), [topic], "g", StartAt::Earliest);
@@ -104,5 +105,45 @@ async fn e041_commits_that_fail_stop_no_fetching_and_are_made_good() {
         list.elements()[0].offset() == rdkafka::Offset::Offset(10)
     };
     until("the last position is told", told).await;
+    worker.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t48_half_open_connections_are_noticed_and_replaced_and_nothing_is_lost() {
+    let proxy = Proxy::to(&brokers()).await;
+    let topic = topic("half-open", 1).await;
+    let group = fresh("g");
+    let options = KafkaOptions {
+        brokers: vec![proxy.address.clone()],
+        timeout_ms: 3_000,
+        ..crate::bed::options(&topic, &group)
+    };
+    let worker = Worker::open(options, &Arc::default()).await;
+    produce(&topic, 0, numbers(0..5));
+    let taken = worker.take(5).await;
+    proxy.freeze();
+    // Committed in the ledger, and the broker cannot be told any more.
+    worker.commit(taken).await;
+    produce(&topic, 0, numbers(5..10));
+    let mut values = Vec::new();
+    while values.last() != Some(&"9".to_owned()) {
+        match worker.receive(ALL).await {
+            Ok(Received::Batch(batch)) => {
+                values.extend(batch.iter().map(value));
+                worker.commit(batch).await;
+            }
+            Ok(_) => {}
+            Err(fault) => {
+                assert_eq!(fault.class, Class::Down, "{fault}");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        }
+    }
+    // What came before it may come again, by a group that lost its member.
+    assert_eq!(values[values.len() - 5..], numbers(5..10));
+    until("the group knows the end", || {
+        committed(&group, &topic, 0) == Some(10)
+    })
+    .await;
     worker.close().await;
 }

@@ -26,8 +26,15 @@ pub(crate) const ALL: Limit = Limit {
     bytes: usize::MAX,
 };
 
+/// What `scripts/services env` says of the broker.
+pub(crate) fn env(name: &str) -> String {
+    std::env::var(name).unwrap_or_else(|_| {
+        panic!("{name} is not set: run `scripts/test`, or `scripts/services start kafka` and `eval \"$(scripts/services env)\"`")
+    })
+}
+
 pub(crate) fn brokers() -> String {
-    std::env::var("SEMEL_TEST_KAFKA_BROKERS").expect("SEMEL_TEST_KAFKA_BROKERS is not set: run `scripts/test`, or `scripts/services start kafka` and `eval \"$(scripts/services env)\"`")
+    env("SEMEL_TEST_KAFKA_BROKERS")
 }
 
 /// How many rounds a storm has: the long form is `scripts/storm rebalance`.

@@ -7,6 +7,8 @@ mod away;
 mod bed;
 mod group;
 mod laws;
+mod proxy;
 mod reading;
+mod secure;
 mod sink;
 mod starting;
