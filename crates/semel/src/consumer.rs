@@ -10,7 +10,7 @@ use semel_core::ledger::{
     Enrolled, Enrolment, Instance, LaneId, Ledger, Parked, Reached, SourceId, Which,
 };
 use semel_core::source::{BoxFuture, Positions, SharedSource};
-use semel_core::{Fault, Message, Source};
+use semel_core::{Backoff, Class, Fault, Message, Source};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use crate::handler::{Bound, Handler};
 use crate::intake::{Intake, Queued, Ticket};
 use crate::lane::{Lane, RELEASE_COUNT_MAX, page, panic_text, released};
-use crate::observe::{Deaf, Observer, State, Summary};
+use crate::observe::{Cause, Deaf, Observer, Summary};
 use crate::settings::Settings;
 use crate::shared::{Feed, Flow, Shared, lock};
 use crate::unit::Item;
@@ -254,16 +254,29 @@ async fn work<L: Ledger, H: Handler<L::Unit>>(
             instance,
             lane,
         };
-        let connection = shared.ledger.connect(id).await?;
         let (sender, queue) = unbounded_channel();
         lanes.push(sender);
         let suspect = enrolled.suspects.contains(&lane);
-        tasks.spawn(Lane::new(shared.clone(), id, connection, queue, suspect).run());
+        let mut lane = Lane::new(shared.clone(), id, queue, suspect);
+        lane.open().await?;
+        tasks.spawn(lane.run());
     }
-    for intake in intakes(shared, &lanes).await? {
+    tokio::pin!(shutdown);
+    let intakes = tokio::select! {
+        biased;
+        () = &mut shutdown => None,
+        () = shared.stopped() => None,
+        intakes = intakes(shared, &lanes) => Some(intakes?),
+    };
+    let Some(intakes) = intakes else {
+        shared.stop(None);
+        joined(shared, &mut tasks).await;
+        return Ok(());
+    };
+    for intake in intakes {
         tasks.spawn(intake.run());
     }
-    shared.observer.state(&State::Running);
+    shared.started();
     let desk = Sweep {
         shared: shared.clone(),
         behind: Mutex::new(lanes.iter().map(|_| None).collect()),
@@ -274,7 +287,7 @@ async fn work<L: Ledger, H: Handler<L::Unit>>(
     };
     tokio::select! {
         biased;
-        () = shutdown => {}
+        () = &mut shutdown => {}
         () = shared.stopped() => {}
         () = watch(shared, &mut tasks) => {}
         () = desk.tell_time() => {}
@@ -313,7 +326,7 @@ async fn intakes<L: Ledger, H: Handler<L::Unit>>(
 ) -> Result<Vec<Intake<L, H>>, Fault> {
     let mut intakes = Vec::new();
     for (feed, source) in shared.feeds.iter().enumerate() {
-        let stored = shared.ledger.positions(shared.consumer, source.id).await?;
+        let stored = stored(shared, source.id).await?;
         intakes.push(Intake {
             shared: shared.clone(),
             feed,
@@ -326,6 +339,32 @@ async fn intakes<L: Ledger, H: Handler<L::Unit>>(
         });
     }
     Ok(intakes)
+}
+
+/// The positions of a source; a store that is away is waited for.
+async fn stored<L: Ledger, H>(
+    shared: &Shared<L, H>,
+    source: SourceId,
+) -> Result<Vec<Reached>, Fault> {
+    let mut tries: u32 = 0;
+    loop {
+        let answered = shared.ledger.positions(shared.consumer, source).await;
+        match answered {
+            Err(fault) if matches!(fault.class, Class::Down | Class::Busy) => {
+                if tries == 0 {
+                    shared.pause(Cause::Store, &format!("the store: {fault}"));
+                }
+                shared.back_off(Backoff::DOWN, tries).await;
+                tries = tries.saturating_add(1);
+            }
+            answered => {
+                if tries > 0 {
+                    shared.resume();
+                }
+                return answered;
+            }
+        }
+    }
 }
 
 fn instance(settings: &Settings) -> Instance {
@@ -588,6 +627,7 @@ where
             case,
             slot: None,
             doomed: None,
+            counted: false,
         }),
         ticket,
     }

@@ -249,6 +249,7 @@ impl<L: Ledger, H: Handler<L::Unit>> Intake<L, H> {
                 case,
                 slot,
                 doomed: None,
+                counted: false,
             }),
             ticket,
         };

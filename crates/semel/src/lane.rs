@@ -67,7 +67,6 @@ impl<L: Ledger, H: Handler<L::Unit>> Lane<L, H> {
     pub(crate) fn new(
         shared: Arc<Shared<L, H>>,
         id: LaneId,
-        connection: L::Lane,
         queue: UnboundedReceiver<Queued<H::Work>>,
         suspect: bool,
     ) -> Self {
@@ -78,7 +77,7 @@ impl<L: Ledger, H: Handler<L::Unit>> Lane<L, H> {
         Self {
             shared,
             id,
-            connection: Some(connection),
+            connection: None,
             confirmed: 0,
             queue,
             waiting: VecDeque::new(),
@@ -89,6 +88,18 @@ impl<L: Ledger, H: Handler<L::Unit>> Lane<L, H> {
             probation: if suspect { limit } else { 0 },
             tried: None,
         }
+    }
+
+    /// Connects. A store that went away since the consumer enrolled is waited for, like one that goes away later.
+    pub(crate) async fn open(&mut self) -> Result<(), Fault> {
+        match self.connection().await {
+            Ok(connection) => self.connection = Some(connection),
+            Err(fault) if matches!(fault.class, Class::Down | Class::Busy) => {
+                self.pause(&format!("the store: {fault}"));
+            }
+            Err(fault) => return Err(fault),
+        }
+        Ok(())
     }
 
     /// Runs until the queue is closed and empty, or the consumer stops.
@@ -125,10 +136,12 @@ impl<L: Ledger, H: Handler<L::Unit>> Lane<L, H> {
             return true;
         }
         let mut taken = Vec::new();
+        // A lane that waits for the store asks it again after its back-off, whether or not a message comes.
+        let patience = if self.paused { Duration::ZERO } else { TOUCH };
         let count = tokio::select! {
             biased;
             () = self.shared.stopped() => return false,
-            count = tokio::time::timeout(TOUCH, self.queue.recv_many(&mut taken, room)) => count,
+            count = tokio::time::timeout(patience, self.queue.recv_many(&mut taken, room)) => count,
         };
         self.waiting.extend(taken);
         !matches!(count, Ok(0))
@@ -404,8 +417,7 @@ impl<L: Ledger, H: Handler<L::Unit>> Lane<L, H> {
             Trouble::Doomed(doomed) => {
                 for (index, why) in doomed {
                     if let Some(queued) = self.waiting.get_mut(index) {
-                        queued.item.case.attempts += 1;
-                        queued.item.doomed = Some(why);
+                        queued.item.doom(why);
                     }
                 }
             }
@@ -421,7 +433,7 @@ impl<L: Ledger, H: Handler<L::Unit>> Lane<L, H> {
                 Class::Retry if count == 1 => self.attempted(&fault).await,
                 Class::Poison | Class::Unclassified if count == 1 => {
                     if let Some(queued) = self.waiting.front_mut() {
-                        queued.item.doomed = Some(fault.detail());
+                        queued.item.doom(fault.detail());
                     }
                 }
                 // Some message of the batch breaks the handler as a whole: find it by halves.
@@ -494,6 +506,7 @@ impl<L: Ledger, H: Handler<L::Unit>> Lane<L, H> {
         let last = attempts >= self.shared.settings.attempts_max;
         if let Some(queued) = self.waiting.front_mut() {
             queued.item.case.attempts = attempts;
+            queued.item.counted = false;
             if last {
                 queued.item.doomed = Some(format!(
                     "{attempts} attempts failed, the last one with: {fault}"
@@ -523,6 +536,7 @@ impl<L: Ledger, H: Handler<L::Unit>> Lane<L, H> {
         let before = attempts - 1;
         if let Some(queued) = self.waiting.front_mut() {
             queued.item.case.attempts = attempts;
+            queued.item.counted = true;
             if before >= self.shared.settings.attempts_max {
                 queued.item.case.attempts = before;
                 queued.item.doomed = Some(format!(
@@ -669,6 +683,7 @@ pub(crate) fn released<L: Ledger, H: Handler<L::Unit>>(
             case,
             slot: None,
             doomed: None,
+            counted: false,
         }),
         ticket,
     })

@@ -167,6 +167,13 @@ impl<L, H> Shared<L, H> {
         });
     }
 
+    /// Every part is there; those that wait say so themselves.
+    pub(crate) fn started(&self) {
+        if lock(&self.pause).parties == 0 {
+            self.observer.state(&State::Running);
+        }
+    }
+
     /// One part that waited goes on.
     pub(crate) fn resume(&self) {
         let mut pause = lock(&self.pause);

@@ -23,6 +23,21 @@ pub(crate) struct Item<W> {
     pub(crate) slot: Option<Slot>,
     /// Set when its attempts are used up: it is `dead(poison)` without meeting the handler again.
     pub(crate) doomed: Option<String>,
+    /// Its case's attempts include the one under way: a lane on probation counts it beforehand.
+    pub(crate) counted: bool,
+}
+
+impl<W> Item<W> {
+    /// How often it was tried, the try under way included.
+    pub(crate) fn attempts(&self) -> u32 {
+        self.case.attempts + u32::from(!self.counted)
+    }
+
+    /// It ends dead, and the try under way was its last.
+    pub(crate) fn doom(&mut self, why: String) {
+        self.case.attempts = self.attempts();
+        self.doomed = Some(why);
+    }
 }
 
 /// What survives the task of a unit.
@@ -279,7 +294,7 @@ where
             Said::Fault(fault) if is_poison(&fault) && !desk.handler.isolates() => {
                 doomed.push((i, fault.detail()));
             }
-            said => answers.push(sort(i, &items[i].case, said)?),
+            said => answers.push(sort(i, &items[i], said)?),
         }
     }
     if doomed.is_empty() {
@@ -293,9 +308,9 @@ const fn is_poison(fault: &Fault) -> bool {
     matches!(fault.class, Class::Poison | Class::Unclassified)
 }
 
-fn sort<W>(i: usize, case: &Case<W>, said: Said) -> Result<Answered, Trouble> {
+fn sort<W>(i: usize, item: &Item<W>, said: Said) -> Result<Answered, Trouble> {
     match said {
-        Said::Answer(Answer::NotYet { awaiting, .. }) if case.last => {
+        Said::Answer(Answer::NotYet { awaiting, .. }) if item.case.last => {
             let detail = format!(
                 "the handler still waits for its {} at the deadline",
                 awaiting.kind
@@ -303,16 +318,16 @@ fn sort<W>(i: usize, case: &Case<W>, said: Said) -> Result<Answered, Trouble> {
             Ok(Answered {
                 case: i,
                 answer: Answer::dead(codes::PARKED_TOO_LONG, detail),
-                attempts: case.attempts + 1,
+                attempts: item.attempts(),
             })
         }
         Said::Answer(answer) => Ok(Answered {
             case: i,
             answer,
-            attempts: case.attempts + 1,
+            attempts: item.attempts(),
         }),
         Said::Fault(fault) => match fault.class {
-            Class::Poison | Class::Unclassified => Ok(poison(i, case.attempts + 1, fault.detail())),
+            Class::Poison | Class::Unclassified => Ok(poison(i, item.attempts(), fault.detail())),
             Class::Retry => Err(Trouble::Retry(i, fault)),
             Class::Busy | Class::Down | Class::Stop => Err(Trouble::Unit(fault)),
         },

@@ -18,7 +18,7 @@ use semel::rows::{Change, Column, Rows, Table, Type, Value};
 use semel::source::{BoxFuture, Limit, Received, Settled, Settlements, Source};
 use semel::{
     Answer, Code, Consumer, Ended, Fault, Key, LaneRule, Message, Observer, Outcome, Rules,
-    Settings, Summary, Unit,
+    Settings, State, Summary, Unit,
 };
 use semel_storm::sim::{Faults, SourceFaults};
 use semel_storm::{Dice, SimLedger, SimSource};
@@ -185,6 +185,23 @@ impl Ear {
     fn words(&self) -> Vec<String> {
         let ended = self.ended.lock().unwrap();
         ended.iter().map(|e| word(&e.ending)).collect()
+    }
+}
+
+/// Shines while the consumer waits.
+#[derive(Default)]
+struct Lamp(tokio::sync::watch::Sender<bool>);
+
+impl Observer for Lamp {
+    fn state(&self, state: &State) {
+        self.0.send_replace(matches!(state, State::Paused { .. }));
+    }
+}
+
+impl Lamp {
+    async fn until(&self, shines: bool) {
+        let mut lamp = self.0.subscribe();
+        lamp.wait_for(|now| *now == shines).await.unwrap();
     }
 }
 
@@ -881,6 +898,7 @@ async fn storm(seed: u64, lanes: u16) -> Trace {
         cut_after_commit: 80,
         commit_in_flight: 80,
         lost_commit: 0,
+        away: 20,
     });
     source.set_faults(SourceFaults {
         budget: 60,
@@ -1182,6 +1200,32 @@ fn t45_a_message_that_kills_the_process_ends_dead_and_its_neighbours_are_applied
 }
 
 #[test]
+fn t89_on_probation_a_letter_tells_as_many_attempts_as_there_were() {
+    let (ledger, source) = (SimLedger::new(1), SimSource::new(1));
+    for deed in ["abort", "poison", "panic", "retry"] {
+        let payload = format!(r#"{{"id":"{deed}","do":"{deed}"}}"#);
+        source.push_payload("p", payload.into_bytes());
+    }
+    let mut lives = 0;
+    let hard = |seed| Settings {
+        attempts_max: 2,
+        lanes: 1,
+        ..settings(seed)
+    };
+    while life(&ledger, &source, hard(lives)).is_none() {
+        lives += 1;
+        assert!(lives < 10, "it dies for ever");
+    }
+    let letters = ledger.letters();
+    let tried = letters
+        .iter()
+        .map(|row| (row.letter.id.as_deref().unwrap(), row.letter.attempts));
+    let tried: BTreeMap<_, _> = tried.collect();
+    let expected = [("abort", 2), ("poison", 1), ("panic", 1), ("retry", 2)];
+    assert_eq!(tried, BTreeMap::from(expected));
+}
+
+#[test]
 fn lives_killed_behind_a_commit_cost_the_next_one_no_speed() {
     let (ledger, mut units) = (SimLedger::new(1), None);
     let small = |life| Settings {
@@ -1203,4 +1247,76 @@ fn lives_killed_behind_a_commit_cost_the_next_one_no_speed() {
     }
     assert_eq!(effects(&ledger), 200);
     assert!(units < Some(10), "{units:?} units for 40 messages");
+}
+
+/// A consumer of the source, with a lamp.
+async fn lit(
+    ledger: &SimLedger,
+    source: &SimSource,
+    settings: Settings,
+) -> (Consumer<SimLedger, Toy>, Arc<Lamp>) {
+    let lamp = Arc::new(Lamp::default());
+    let consumer = Consumer::builder("toy", Arc::new(ledger.clone()), Arc::new(Toy::new()))
+        .settings(settings)
+        .sources(["sim"])
+        .observer(lamp.clone())
+        .enroll()
+        .await
+        .unwrap_or_else(|fault| panic!("{fault}"));
+    (consumer.attach("sim", Arc::new(source.clone())), lamp)
+}
+
+#[tokio::test(start_paused = true)]
+async fn t73_an_idle_consumer_notices_by_itself_that_its_store_is_back() {
+    let (ledger, source) = (SimLedger::new(1), SimSource::new(1));
+    let for_ever = Settings {
+        until_idle: false,
+        ..settings(1)
+    };
+    let (consumer, lamp) = lit(&ledger, &source, for_ever).await;
+    let outage = async {
+        ledger.set_faults(Faults {
+            budget: u32::MAX,
+            cut: 1_000,
+            ..Faults::default()
+        });
+        lamp.until(true).await;
+        ledger.set_faults(Faults::default());
+        let back = tokio::time::Instant::now();
+        lamp.until(false).await;
+        let longest = Duration::from_millis(semel_core::Backoff::DOWN.max_ms);
+        assert!(back.elapsed() <= longest, "{:?}", back.elapsed());
+    };
+    let ended = consumer.run(outage).await;
+    ended.unwrap_or_else(|fault| panic!("{fault}"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn t73_a_store_that_goes_away_behind_the_enrolment_is_waited_for() {
+    let (ledger, source) = (SimLedger::new(1), SimSource::new(1));
+    source.push_payload("p", br#"{"id":"a"}"#.to_vec());
+    let (consumer, lamp) = lit(&ledger, &source, settings(1)).await;
+    let away = Faults {
+        budget: u32::MAX,
+        away: 1_000,
+        ..Faults::default()
+    };
+    ledger.set_faults(away.clone());
+    let hour = async {
+        lamp.until(true).await;
+        tokio::time::sleep(Duration::from_secs(3_600)).await;
+        assert_eq!((effects(&ledger), source.unacked()), (0, 1));
+        ledger.set_faults(Faults::default());
+        std::future::pending::<()>().await;
+    };
+    let summary = consumer.run(hour).await;
+    let summary = summary.unwrap_or_else(|fault| panic!("{fault}"));
+    assert_eq!((effects(&ledger), summary.messages), (1, 1));
+    assert!(!*lamp.0.borrow(), "it says that it goes on");
+
+    // And it can be told to stop meanwhile.
+    let (consumer, lamp) = lit(&ledger, &source, settings(2)).await;
+    ledger.set_faults(away);
+    let ended = consumer.run(async { lamp.until(true).await }).await;
+    ended.unwrap_or_else(|fault| panic!("{fault}"));
 }

@@ -248,6 +248,7 @@ impl Ledger for SimLedger {
     }
 
     async fn connect(&self, lane: LaneId) -> Result<SimLane, Fault> {
+        self.store.let_in()?;
         self.store.end_in_flight_of(lane);
         self.store.state().connected(lane);
         Ok(SimLane {
@@ -321,6 +322,7 @@ impl Ledger for SimLedger {
         consumer: ConsumerId,
         source: SourceId,
     ) -> Result<Vec<Reached>, Fault> {
+        self.store.let_in()?;
         let state = self.store.state();
         let mut reached: Vec<Reached> = Vec::new();
         for (place, row) in &state.rows {

@@ -32,6 +32,8 @@ pub struct Faults {
     pub busy: u16,
     /// The connection breaks in the middle of a unit.
     pub cut: u16,
+    /// Nobody is let in, and no position can be read.
+    pub away: u16,
     /// A commit is refused: nothing of the unit is there, for certain.
     pub refused_commit: u16,
     /// The connection breaks before the commit arrived.
@@ -249,6 +251,14 @@ impl Store {
         self.state
             .lock()
             .expect("no code panics while it holds the store")
+    }
+
+    /// Opens a connection, if somebody is there.
+    pub(crate) fn let_in(&self) -> Result<(), Fault> {
+        if self.state().strikes(|faults| faults.away) {
+            return Err(Fault::down("simulated: nobody is let in"));
+        }
+        Ok(())
     }
 
     /// Waits for a commit of `lane` that is under way: here it ends at once.
