@@ -9,6 +9,7 @@
 GRANT USAGE ON SCHEMA :"schema" TO :"role";
 SET search_path = :"schema";
 GRANT SELECT ON semel_schema TO :"role";
+GRANT SELECT, INSERT ON semel_act TO :"role";
 GRANT SELECT, INSERT, UPDATE ON semel_consumer, semel_source, semel_sighting, semel_position, semel_dead TO :"role";
 GRANT SELECT, INSERT, UPDATE, DELETE ON
     semel_ledger, semel_parked, semel_attempt, semel_outbox, semel_fence, semel_queue

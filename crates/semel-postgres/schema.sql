@@ -144,6 +144,17 @@ CREATE TABLE semel_fence (
     PRIMARY KEY (consumer, instance, lane)
 ) WITH (fillfactor = 50);
 
+-- What operators did, written before it is done: nothing happens without a trace.
+CREATE TABLE semel_act (
+    id uuid PRIMARY KEY DEFAULT gen_random_uuid(),
+    at timestamptz NOT NULL DEFAULT now(),
+    consumer integer NOT NULL,
+    act text NOT NULL,
+    who text NOT NULL,
+    why text NOT NULL,
+    detail text NOT NULL
+);
+
 -- Taken in the order of `id`; `visible_at` is in no index, so that a lease updates the row in place.
 CREATE TABLE semel_queue (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

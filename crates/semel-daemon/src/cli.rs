@@ -131,6 +131,12 @@ pub(crate) struct Rewind {
     /// Do it without a question.
     #[arg(long)]
     pub(crate) yes: bool,
+    /// Who does it, for the record: by default the name that the system has for you.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) who: Option<String>,
+    /// Why, for the record.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) why: Option<String>,
 }
 
 /// Bring the ledger's tables up to date.

@@ -7,6 +7,7 @@
     allow(dead_code, unused_imports)
 )]
 
+mod acts;
 mod check;
 mod cli;
 mod config;

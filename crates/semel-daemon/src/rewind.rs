@@ -8,6 +8,7 @@ use semel_core::ledger::{ConsumerId, SourceId};
 use semel_core::rows::{Query, Register, Value};
 use serde::Serialize;
 
+use crate::acts::{self, By};
 use crate::cli;
 use crate::config::{self, Loaded, Source};
 use crate::dialect::Dialect;
@@ -156,6 +157,7 @@ async fn one<L: Register + Forget>(
     if done {
         confirmed(&steps, args)?;
         for step in &steps {
+            note(ledger, dialect, reading, step, args).await?;
             set_back(ledger, dialect, reading, step).await?;
         }
         // The ledger first: broken off in between, the broker is ahead, and the next try goes on.
@@ -204,6 +206,32 @@ fn confirmed(steps: &[Step], args: &cli::Rewind) -> Result<(), Failure> {
     } else {
         Err(Failure::no("nothing was changed"))
     }
+}
+
+/// What the record says of a step.
+#[derive(Debug, Serialize)]
+struct Noted<'s> {
+    source: &'s str,
+    #[serde(flatten)]
+    step: &'s Step,
+}
+
+async fn note(
+    ledger: &impl Register,
+    dialect: Dialect,
+    reading: &Reading<'_>,
+    step: &Step,
+    args: &cli::Rewind,
+) -> Result<(), Failure> {
+    let Some((consumer, _)) = reading.numbers else {
+        return Ok(());
+    };
+    let by = By::new(args.who.as_deref(), args.why.as_deref());
+    let noted = Noted {
+        source: reading.source,
+        step,
+    };
+    acts::note(ledger, dialect, consumer, "rewind", &by, &noted).await
 }
 
 async fn set_back<L: Register + Forget>(

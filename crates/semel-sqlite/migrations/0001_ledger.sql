@@ -133,6 +133,17 @@ CREATE TABLE semel_fence (
     PRIMARY KEY (consumer, instance, lane)
 ) STRICT, WITHOUT ROWID;
 
+-- What operators did, written before it is done: nothing happens without a trace.
+CREATE TABLE semel_act (
+    id BLOB NOT NULL PRIMARY KEY DEFAULT (randomblob(16)),
+    at INTEGER NOT NULL DEFAULT (CAST(unixepoch('subsec') * 1000000 AS INTEGER)),
+    consumer INTEGER NOT NULL,
+    act TEXT NOT NULL,
+    who TEXT NOT NULL,
+    why TEXT NOT NULL,
+    detail TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+
 -- Numbers are never used twice (AUTOINCREMENT): a message's number is its position. The index on `queue` holds
 -- the number too, so a queue is read in the order of its numbers.
 CREATE TABLE semel_queue (

@@ -11,6 +11,7 @@ use semel_core::rows::Query;
 use semel_core::source::{NoPositions, Positions};
 use serde::Serialize;
 
+use crate::acts::{self, Act};
 use crate::check::{self, Code, Finding, Level};
 use crate::config::{self, Loaded};
 use crate::dialect::Dialect;
@@ -29,6 +30,7 @@ struct Report {
     findings: Vec<Finding>,
     positions: Vec<Standing>,
     lives: Vec<Life>,
+    acts: Vec<Act>,
 }
 
 /// A partition, as the ledger and the source see it. What a source does not have is null.
@@ -106,6 +108,7 @@ impl Report {
         dialect: Dialect,
     ) -> Result<(), Failure> {
         self.lives = lives(&*ledger, dialect).await?;
+        self.acts = acts::newest(&*ledger, dialect).await?;
         for reading in readings(loaded, &ledger, dialect).await? {
             let (places, found) = sources::examine(loaded, &reading).await;
             // What is away was told by the look before.
@@ -205,6 +208,17 @@ impl Report {
         } in running
         {
             out::line(&format!("`{consumer}` is running, with {lanes} lanes"))?;
+        }
+        for act in &self.acts {
+            let at = act.at.map_or_else(|| "?".to_owned(), |at| at.to_string());
+            let why = act
+                .why
+                .as_ref()
+                .map_or_else(String::new, |why| format!(" ({why})"));
+            out::line(&format!(
+                "{at}: {} of `{}` by {}{why}: {}",
+                act.act, act.consumer, act.who, act.detail
+            ))?;
         }
         Ok(())
     }

@@ -20,6 +20,8 @@ pub(crate) struct Statements {
     pub(crate) sources: &'static str,
     pub(crate) server: &'static str,
     pub(crate) position_set: &'static str,
+    pub(crate) act: &'static str,
+    pub(crate) acts: &'static str,
 }
 
 macro_rules! statements {
@@ -40,6 +42,8 @@ macro_rules! statements {
             sources: include_str!(concat!("../sql/", $dialect, "/sources.sql")),
             server: include_str!(concat!("../sql/", $dialect, "/server.sql")),
             position_set: include_str!(concat!("../sql/", $dialect, "/position_set.sql")),
+            act: include_str!(concat!("../sql/", $dialect, "/act.sql")),
+            acts: include_str!(concat!("../sql/", $dialect, "/acts.sql")),
         }
     };
 }
