@@ -17,7 +17,7 @@ const CUT_BYTES: usize = 64 << 10;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sizes {
     pub(crate) message_bytes_max: usize,
-    pub(crate) headers_bytes_max: usize,
+    pub(crate) header_bytes_max: usize,
 }
 
 /// Reads a delivery. The payload's memory is taken over, never copied, unless it is cut.
@@ -27,7 +27,7 @@ pub(crate) fn read(delivery: lapin::message::Delivery, queue: &Arc<str>, sizes: 
         properties,
         delivery.exchange.as_str(),
         delivery.routing_key.as_str(),
-        sizes.headers_bytes_max,
+        sizes.header_bytes_max,
     );
     let (attempt, timestamp_ms, null) = (
         headers::attempt(properties),
@@ -74,7 +74,7 @@ mod tests {
 
     const SIZES: Sizes = Sizes {
         message_bytes_max: 100_000,
-        headers_bytes_max: 1_000,
+        header_bytes_max: 1_000,
     };
 
     fn delivery(data: Vec<u8>) -> lapin::message::Delivery {

@@ -75,8 +75,8 @@ pub struct RabbitOptions {
     pub message_bytes_max: usize,
     /// The most bytes of headers kept of one message. Headers that do not fit are left out whole, the
     /// largest first; the header `semel-headers-left-out` names them.
-    #[serde(default = "headers_bytes_max")]
-    pub headers_bytes_max: usize,
+    #[serde(default = "header_bytes_max")]
+    pub header_bytes_max: usize,
     /// Is the queue declared when the source starts, or only looked at?
     #[serde(default)]
     pub declare: Declare,
@@ -169,7 +169,7 @@ impl RabbitOptions {
             prefetch: prefetch(),
             prefetch_bytes_max: prefetch_bytes_max(),
             message_bytes_max: message_bytes_max(),
-            headers_bytes_max: headers_bytes_max(),
+            header_bytes_max: header_bytes_max(),
             declare: Declare::default(),
             dead_letter_exchange: None,
             delivery_limit: None,
@@ -388,7 +388,7 @@ impl fmt::Debug for RabbitOptions {
             .field("prefetch", &self.prefetch)
             .field("prefetch_bytes_max", &self.prefetch_bytes_max)
             .field("message_bytes_max", &self.message_bytes_max)
-            .field("headers_bytes_max", &self.headers_bytes_max)
+            .field("header_bytes_max", &self.header_bytes_max)
             .field("declare", &self.declare)
             .field("dead_letter_exchange", &self.dead_letter_exchange)
             .field("delivery_limit", &self.delivery_limit)
@@ -445,7 +445,7 @@ const fn message_bytes_max() -> usize {
 }
 
 /// Half of what one AMQP frame carries by default, and so the most that a header can be.
-const fn headers_bytes_max() -> usize {
+const fn header_bytes_max() -> usize {
     64 << 10
 }
 

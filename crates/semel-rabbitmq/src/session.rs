@@ -417,7 +417,7 @@ impl Life<'_> {
         let tag = delivery.delivery_tag;
         let sizes = Sizes {
             message_bytes_max: self.options.message_bytes_max,
-            headers_bytes_max: self.options.headers_bytes_max,
+            header_bytes_max: self.options.header_bytes_max,
         };
         let message = content::read(delivery, &self.wire.queue, sizes);
         match self.window.deliver(tag, message.size()) {

@@ -538,7 +538,7 @@ async fn e036_headers_are_advisory_whatever_they_say() {
         admin.publish_one(&queue, b"{}", properties).await;
     }
     let source = open(RabbitOptions {
-        headers_bytes_max: 8_000,
+        header_bytes_max: 8_000,
         ..brisk(&url(), &queue)
     })
     .await;

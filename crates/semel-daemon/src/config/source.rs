@@ -171,9 +171,9 @@ pub(crate) struct Rabbitmq {
     #[schemars(range(min = 1))]
     pub(crate) prefetch_bytes_max: u64,
     /// The most bytes of headers kept of one message; those that do not fit are left out whole.
-    #[serde(default = "headers_bytes_max")]
+    #[serde(default = "header_bytes_max")]
     #[schemars(range(min = 1))]
-    pub(crate) headers_bytes_max: u64,
+    pub(crate) header_bytes_max: u64,
     /// Is the queue made when it is missing (`quorum`, `classic`), or must it be there (`passive`)?
     #[serde(default = "declare")]
     pub(crate) declare: Declare,
@@ -289,10 +289,6 @@ fn prefetch() -> u16 {
 
 fn prefetch_bytes_max() -> u64 {
     64 << 20
-}
-
-fn headers_bytes_max() -> u64 {
-    64 << 10
 }
 
 fn declare() -> Declare {

@@ -24,7 +24,7 @@ fn options(
         prefetch: settings.prefetch,
         prefetch_bytes_max: size(settings.prefetch_bytes_max),
         message_bytes_max,
-        headers_bytes_max: size(settings.headers_bytes_max),
+        header_bytes_max: size(settings.header_bytes_max),
         declare: match settings.declare {
             Declare::Passive => semel_rabbitmq::Declare::Passive,
             Declare::Quorum => semel_rabbitmq::Declare::Quorum,
