@@ -37,7 +37,7 @@ impl Manner {
             && alike(news)
             && self
                 .expecting
-                .try_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
+                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
                     left.checked_sub(1)
                 })
                 .is_err()
