@@ -45,43 +45,67 @@ pub async fn open_banks(place: &Place, connections: usize) -> Result<(), Error> 
     Ok(())
 }
 
-/// One message. Its key under a UNIQUE constraint, both accounts, both entries, the operation.
-async fn apply(connection: &mut PgConnection, bank: Uuid, credit: &Credit) -> Result<(), Error> {
-    const RAISE: &str = "UPDATE wallet_account SET posted = posted + $2, version = version + 1
+/// One connection and its bank.
+#[derive(Debug)]
+pub struct Teller {
+    connection: PgConnection,
+    bank: Uuid,
+}
+
+impl Teller {
+    /// Connects, for one of the banks of [`open_banks`].
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn at(place: &Place, number: usize) -> Result<Self, Error> {
+        Ok(Self {
+            connection: place.connect().await?,
+            bank: key(&format!("bank-{number}"))?,
+        })
+    }
+
+    /// One message: its key under a UNIQUE constraint, both accounts, both entries, the operation.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn apply(&mut self, credit: &Credit) -> Result<(), Error> {
+        const RAISE: &str = "UPDATE wallet_account SET posted = posted + $2, version = version + 1
                          WHERE key = $1 RETURNING version, posted::bigint";
-    let player = key(&format!("p{}", credit.account))?;
-    let mut tx = connection.begin().await?;
-    let fresh =
-        sqlx::query("INSERT INTO bench_key (consumer, key) VALUES (1, $1) ON CONFLICT DO NOTHING")
-            .bind(credit.id)
-            .execute(&mut *tx)
-            .await?;
-    if fresh.rows_affected() == 1 {
-        let (to, to_balance): (i64, i64) = sqlx::query_as(RAISE)
-            .bind(player)
-            .bind(credit.amount)
-            .fetch_one(&mut *tx)
-            .await?;
-        let (from, from_balance): (i64, i64) = sqlx::query_as(RAISE)
-            .bind(bank)
-            .bind(-credit.amount)
-            .fetch_one(&mut *tx)
-            .await?;
-        sqlx::query(
-            "INSERT INTO wallet_entry (account, version, operation, amount, balance_after)
-             VALUES ($1, $2, $3, -$4::bigint, $5), ($6, $7, $3, $4, $8)",
+        let bank = self.bank;
+        let player = key(&format!("p{}", credit.account))?;
+        let mut tx = self.connection.begin().await?;
+        let fresh = sqlx::query(
+            "INSERT INTO bench_key (consumer, key) VALUES (1, $1) ON CONFLICT DO NOTHING",
         )
-        .bind(bank)
-        .bind(from)
         .bind(credit.id)
-        .bind(credit.amount)
-        .bind(from_balance)
-        .bind(player)
-        .bind(to)
-        .bind(to_balance)
         .execute(&mut *tx)
         .await?;
-        sqlx::query(
+        if fresh.rows_affected() == 1 {
+            let (to, to_balance): (i64, i64) = sqlx::query_as(RAISE)
+                .bind(player)
+                .bind(credit.amount)
+                .fetch_one(&mut *tx)
+                .await?;
+            let (from, from_balance): (i64, i64) = sqlx::query_as(RAISE)
+                .bind(bank)
+                .bind(-credit.amount)
+                .fetch_one(&mut *tx)
+                .await?;
+            sqlx::query(
+                "INSERT INTO wallet_entry (account, version, operation, amount, balance_after)
+             VALUES ($1, $2, $3, -$4::bigint, $5), ($6, $7, $3, $4, $8)",
+            )
+            .bind(bank)
+            .bind(from)
+            .bind(credit.id)
+            .bind(credit.amount)
+            .bind(from_balance)
+            .bind(player)
+            .bind(to)
+            .bind(to_balance)
+            .execute(&mut *tx)
+            .await?;
+            sqlx::query(
             "INSERT INTO wallet_operation (key, id, op, leg, debit, credit, amount, asset, account, balance, version)
              VALUES ($1, $1::text, 'transfer', 0, $2, $3, $4, 'EUR', $2, $5, $6)",
         )
@@ -93,9 +117,10 @@ async fn apply(connection: &mut PgConnection, bank: Uuid, credit: &Credit) -> Re
         .bind(from)
         .execute(&mut *tx)
         .await?;
+        }
+        tx.commit().await?;
+        Ok(())
     }
-    tx.commit().await?;
-    Ok(())
 }
 
 /// Consumes the messages with so many connections, each of which takes the next one.
@@ -110,8 +135,7 @@ pub async fn consume(
     let waiting = Arc::new(Mutex::new(VecDeque::from(messages)));
     let mut tasks = tokio::task::JoinSet::<Result<(), Error>>::new();
     for number in 0..connections {
-        let (mut connection, waiting) = (place.connect().await?, waiting.clone());
-        let bank = key(&format!("bank-{number}"))?;
+        let (mut teller, waiting) = (Teller::at(place, number).await?, waiting.clone());
         tasks.spawn(async move {
             loop {
                 let next = {
@@ -121,7 +145,7 @@ pub async fn consume(
                 let Some(credit) = next else {
                     return Ok(());
                 };
-                apply(&mut connection, bank, &credit).await?;
+                teller.apply(&credit).await?;
             }
         });
     }

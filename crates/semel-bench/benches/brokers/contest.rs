@@ -7,8 +7,10 @@ use semel_bench::book::{self, PLAYER, Pace, Spread};
 use semel_bench::contest::{self, Ground};
 use semel_bench::credits::{Balances, Credits, Width};
 use semel_bench::measure::{Rounds, Taken};
+use semel_bench::naive_book;
 use semel_bench::ops::{self, Work};
 use semel_bench::tables::{Error, Place, RIVALS};
+use semel_postgres::PostgresLedger;
 
 use crate::stock::{Broker, Stock};
 use crate::{consumer, feed, rivals};
@@ -23,6 +25,8 @@ const NAIVE_PREFETCH: u16 = 100;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Contestant {
     Naive,
+    /// The naive consumer of the Book's rows.
+    NaiveBook,
     Expert,
     /// The client alone.
     Consume,
@@ -33,8 +37,9 @@ pub(crate) enum Contestant {
 }
 
 impl Contestant {
-    pub(crate) const ALL: [Self; 6] = [
+    pub(crate) const ALL: [Self; 7] = [
         Self::Naive,
+        Self::NaiveBook,
         Self::Expert,
         Self::Consume,
         Self::Database,
@@ -47,6 +52,9 @@ impl Contestant {
             Self::Naive => {
                 format!("naive, one transaction a message, {NAIVE_CONNECTIONS} connections")
             }
+            Self::NaiveBook => format!(
+                "naive, the Book's rows, one transaction a message, {NAIVE_CONNECTIONS} connections"
+            ),
             Self::Expert => format!("expert's batch {batch}, {CONNECTIONS} connections"),
             Self::Consume => format!("raw consume, no database, {CONNECTIONS} connections"),
             Self::Database => format!("raw database, no broker, {CONNECTIONS} connections"),
@@ -57,7 +65,7 @@ impl Contestant {
 
     fn work(self, works: &Works) -> &Arc<Work> {
         match self {
-            Self::Naive => &works.few,
+            Self::Naive | Self::NaiveBook => &works.few,
             Self::Book => &works.wallet,
             Self::Expert | Self::Consume | Self::Database | Self::Credits => &works.plain,
         }
@@ -169,6 +177,17 @@ impl<'a> Contest<'a> {
                 let pool = place.pool(u32::try_from(NAIVE_CONNECTIONS)?).await?;
                 rivals::naive(feeds, pool).await?;
             }
+            Contestant::NaiveBook => {
+                drop(self.wallet(place, work).await?);
+                naive_book::open_banks(place, NAIVE_CONNECTIONS).await?;
+                let watch = contest::watch(place).await?;
+                let feeds =
+                    feed::open(stock, NAIVE_CONNECTIONS, work.count, NAIVE_PREFETCH).await?;
+                rivals::naive_book(feeds, place).await?;
+                let taken = watch.stop(work.count);
+                book::check(place, work, &naive_book::NAMES).await?;
+                return Ok(taken);
+            }
             Contestant::Expert => {
                 let feeds = feed::open(stock, CONNECTIONS, work.count, room).await?;
                 rivals::expert(feeds, place, self.batch).await?;
@@ -206,10 +225,16 @@ impl<'a> Contest<'a> {
         Ok(taken)
     }
 
-    async fn book(&self, place: &Place, stock: &Stock, work: &Work) -> Result<Taken, Error> {
+    /// The wallet's tables, with the bank and the players opened.
+    async fn wallet(&self, place: &Place, work: &Work) -> Result<Arc<PostgresLedger>, Error> {
         let ledger = book::ledger(place).await?;
         let accounts = ops::write_accounts(&work.folder, self.ground.accounts)?;
         book::open_accounts(&ledger, &work.folder, accounts).await?;
+        Ok(ledger)
+    }
+
+    async fn book(&self, place: &Place, stock: &Stock, work: &Work) -> Result<Taken, Error> {
+        let ledger = self.wallet(place, work).await?;
         // A topic's partitions are by player already.
         let by = match self.broker {
             Broker::Kafka => Spread::Partition,

@@ -1,5 +1,6 @@
 //! The rivals on a broker: each feed in a task of its own, until nothing is left.
 
+use semel_bench::naive_book::Teller;
 use semel_bench::ops::Credit;
 use semel_bench::tables::{Error, Place};
 use semel_bench::{expert, naive};
@@ -21,6 +22,32 @@ pub(crate) async fn naive(feeds: Vec<Feed>, pool: PgPool) -> Result<(), Error> {
             {
                 let one = credit.take().ok_or("a message that was not parsed")?;
                 naive::one(&pool, &one).await?;
+                feed.done().await?;
+            }
+            Ok(())
+        }
+    })
+    .await
+}
+
+/// The same for the rows of the Book, each feed with a bank of its own.
+pub(crate) async fn naive_book(feeds: Vec<Feed>, place: &Place) -> Result<(), Error> {
+    let mut tellers = Vec::new();
+    for number in 0..feeds.len() {
+        tellers.push(Teller::at(place, number).await?);
+    }
+    all(feeds, |mut feed| {
+        let teller = tellers.pop();
+        async move {
+            let mut teller = teller.ok_or("a feed without a bank")?;
+            let mut credit = None;
+            while feed
+                .take(1, |bytes| parse(bytes, |one| credit = Some(one)))
+                .await?
+                > 0
+            {
+                let one = credit.take().ok_or("a message that was not parsed")?;
+                teller.apply(&one).await?;
                 feed.done().await?;
             }
             Ok(())
@@ -67,7 +94,7 @@ fn parse(bytes: &[u8], keep: impl FnOnce(Credit)) -> Result<(), Error> {
     Ok(())
 }
 
-async fn all<F>(feeds: Vec<Feed>, lane: impl Fn(Feed) -> F) -> Result<(), Error>
+async fn all<F>(feeds: Vec<Feed>, mut lane: impl FnMut(Feed) -> F) -> Result<(), Error>
 where
     F: Future<Output = Result<(), Error>> + Send + 'static,
 {
