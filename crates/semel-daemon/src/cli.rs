@@ -132,10 +132,10 @@ pub(crate) struct Rewind {
     #[arg(long)]
     pub(crate) yes: bool,
     /// Who does it, for the record: by default the name that the system has for you.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = one_line)]
     pub(crate) who: Option<String>,
     /// Why, for the record.
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", value_parser = one_line)]
     pub(crate) why: Option<String>,
 }
 
@@ -270,12 +270,41 @@ pub(crate) enum Config {
     Reference,
 }
 
+/// The longest name or reason in a record of an act, in characters.
+const RECORD_LENGTH_MAX: usize = 200;
+
+/// A record is one line, and nobody forges another in it.
+fn one_line(text: &str) -> Result<String, String> {
+    if text.chars().any(char::is_control) {
+        Err("a record is one line without control characters".to_owned())
+    } else if text.chars().count() > RECORD_LENGTH_MAX {
+        Err(format!("longer than {RECORD_LENGTH_MAX} characters"))
+    } else {
+        Ok(text.to_owned())
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
+    use clap::{CommandFactory, Parser};
 
     #[test]
     fn the_command_line_is_consistent() {
         super::Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_record_of_an_act_is_one_line() {
+        let rewind = |why: &str| {
+            let args = ["semel", "rewind", "ops", "--yes", "--why", why];
+            super::Cli::try_parse_from(args).map(drop)
+        };
+        assert!(rewind("restored on Monday: é").is_ok());
+        for forged in ["fine)\n2020-01-01T00:00:00Z: rewind by root", "\u{1b}[31m"] {
+            let refused = rewind(forged).unwrap_err().to_string();
+            assert!(refused.contains("one line"), "{refused}");
+        }
+        assert!(rewind(&"x".repeat(200)).is_ok());
+        assert!(rewind(&"x".repeat(201)).is_err());
     }
 }

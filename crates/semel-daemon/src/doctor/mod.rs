@@ -207,7 +207,9 @@ impl Report {
             consumer, lanes, ..
         } in running
         {
-            out::line(&format!("`{consumer}` is running, with {lanes} lanes"))?;
+            out::line(&format!(
+                "`{consumer}` was seen running within the last 30 s, with {lanes} lanes"
+            ))?;
         }
         for act in &self.acts {
             let at = act.at.map_or_else(|| "?".to_owned(), |at| at.to_string());

@@ -3,7 +3,8 @@
 //! database's arithmetic is trusted.
 
 use std::collections::BTreeMap;
-use std::fmt::Display;
+use std::fmt::{self, Display};
+use std::ops::Add;
 
 use semel_core::rows::{Query, Value};
 use semel_core::{Fault, Key};
@@ -158,9 +159,39 @@ impl Sum {
     }
 }
 
+/// A sum over all accounts, which may leave 128 bits on its way and come back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Total {
+    low: i128,
+    /// How often it went around: the sum is `low` + 2^128 · `turns`.
+    turns: i64,
+}
+
+impl Add<i128> for Total {
+    type Output = Self;
+
+    fn add(self, amount: i128) -> Self {
+        let (low, over) = self.low.overflowing_add(amount);
+        let turn = i64::from(over) * if amount > 0 { 1 } else { -1 };
+        Self {
+            low,
+            turns: self.turns + turn,
+        }
+    }
+}
+
+impl fmt::Display for Total {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.turns {
+            0 => self.low.fmt(f),
+            turns => write!(f, "{} + {turns} · 2^128", self.low),
+        }
+    }
+}
+
 /// Everything that an account's entries tell.
 struct Accounts {
-    zero: BTreeMap<String, Option<i128>>,
+    zero: BTreeMap<String, Option<Total>>,
     balance: Check,
     versions: Check,
     chain: Check,
@@ -184,10 +215,8 @@ impl Accounts {
         let sum = self
             .zero
             .entry(text(&values[2]).unwrap_or_default())
-            .or_insert(Some(0));
-        *sum = sum
-            .zip(amount(&values[8]))
-            .and_then(|(sum, entry)| sum.checked_add(entry));
+            .or_insert_with(|| Some(Total::default()));
+        *sum = sum.zip(amount(&values[8])).map(|(sum, entry)| sum + entry);
     }
 
     fn limit(&mut self, values: &[Value]) {
@@ -239,7 +268,9 @@ impl Accounts {
         self.end();
         let mut zero = Check::new("entries_sum_to_zero_per_asset");
         for (asset, sum) in &self.zero {
-            zero.that(*sum == Some(0), || format!("{asset}: sum {}", plain(*sum)));
+            zero.that(*sum == Some(Total::default()), || {
+                format!("{asset}: sum {}", plain(*sum))
+            });
         }
         vec![zero, self.balance, self.versions, self.chain, self.limits]
     }
@@ -457,4 +488,24 @@ async fn counts<Q: Query>(reader: &Reader<'_, Q>) -> Result<[u64; 3], Fault> {
         })
         .await?;
     Ok(counts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sum_that_leaves_128_bits_on_its_way_comes_back_exactly() {
+        let sum = |amounts: &[i128]| amounts.iter().fold(Total::default(), |sum, one| sum + *one);
+        let most = i128::MAX;
+        assert_eq!(sum(&[most, most, -most, -most]), Total::default());
+        assert_eq!(
+            sum(&[-most, -most, -most, most, most, most]),
+            Total::default()
+        );
+        assert_eq!(sum(&[most, most, -most]), sum(&[most]));
+        // What is zero in 128 bits alone is none.
+        assert_ne!(sum(&[i128::MIN, i128::MIN]), Total::default());
+        assert_eq!(sum(&[i128::MIN, i128::MIN]).to_string(), "0 + -1 · 2^128");
+    }
 }
