@@ -15,13 +15,8 @@ use std::sync::Arc;
 use semel_bench::contest::{self, Contestant, Ground};
 use semel_bench::credits::{Balances, Width};
 use semel_bench::measure::{Rounds, median};
-use semel_bench::ops::{self, Shape, Work};
+use semel_bench::ops::{self, ACCOUNTS, NAIVE_OPS_MAX, SEED, Shape, Work};
 use semel_bench::tables::Error;
-
-const ACCOUNTS: u64 = 10_000;
-const SEED: u64 = 20_261_129;
-/// Enough for its rate; the whole work would take it minutes.
-const NAIVE_OPS_MAX: u64 = 40_000;
 
 struct Args {
     ops: u64,

@@ -13,6 +13,15 @@ use uuid::Uuid;
 /// How many files the work is spread over: each is a partition.
 pub const FILES: usize = 4;
 
+/// How many accounts the benchmarks credit.
+pub const ACCOUNTS: u64 = 10_000;
+
+/// Their seed.
+pub const SEED: u64 = 20_261_129;
+
+/// The most messages for the naive consumer: enough for its rate, where the whole work would take it minutes.
+pub const NAIVE_OPS_MAX: u64 = 40_000;
+
 /// How far behind its first delivery a copy comes at most, in messages of one file.
 const COPY_DISTANCE_MAX: u64 = 5_000;
 

@@ -372,8 +372,11 @@ impl<L: Ledger, H: Handler<L::Unit>> Lane<L, H> {
             let (Which::Awaiting(keys) | Which::Keys(keys)) = which else {
                 continue;
             };
+            if keys.is_empty() {
+                continue;
+            }
             let room = self.room_for_released();
-            if keys.is_empty() || room.count == 0 || room.bytes == 0 {
+            if room.count == 0 || room.bytes == 0 {
                 continue;
             }
             match self

@@ -477,36 +477,13 @@ async fn t36_parked_messages_that_no_longer_bind_hide_no_others_from_the_sweep()
     ledger.put_row("effects", vec![Value::Key(key_of("t")), Value::Int(1)]);
     ledger.advance_ms(30_000);
 
-    let source = SimSource::new(2);
-    let toy = Arc::new(Toy::keyed_by("/ref"));
-    let consumer = Consumer::builder("toy", Arc::new(ledger.clone()), toy)
-        .settings(Settings {
-            until_idle: false,
-            accept_key_change: true,
-            ..settings(2)
-        })
-        .sources(["sim"])
-        .enroll()
-        .await
-        .unwrap_or_else(|fault| panic!("{fault}"))
-        .attach("sim", Arc::new(source.clone()));
-    let closes = async {
-        tokio::time::sleep(Duration::from_secs(5)).await;
-        source.close();
-    };
-    let (summary, ()) = tokio::join!(consumer.run(std::future::pending()), closes);
-    let summary = summary.unwrap_or_else(|fault| panic!("{fault}"));
+    let summary = rekeyed(&ledger, false).await;
     assert_eq!(summary.released.get(&Outcome::Applied), Some(&1));
     assert_eq!(ledger.parked_count(), 1_100);
 }
 
-/// One message parked for a minute under its `id`, then a life of 2 seconds whose key is `ref`.
-async fn parked_then_rekeyed(ledger: &SimLedger, until_idle: bool, advance_ms: u32) -> Summary {
-    let source = SimSource::new(1);
-    let wait = br#"{"id":"w","ref":"another","do":"wait","thing":"t"}"#;
-    source.push_payload("p", wait.to_vec());
-    run(ledger, &source, settings(1)).await.0.unwrap();
-    ledger.advance_ms(advance_ms);
+/// A life of 5 seconds without new messages whose key is `ref`, where it was `id`.
+async fn rekeyed(ledger: &SimLedger, until_idle: bool) -> Summary {
     let source = SimSource::new(2);
     let toy = Arc::new(Toy::keyed_by("/ref"));
     let consumer = Consumer::builder("toy", Arc::new(ledger.clone()), toy)
@@ -521,11 +498,21 @@ async fn parked_then_rekeyed(ledger: &SimLedger, until_idle: bool, advance_ms: u
         .unwrap_or_else(|fault| panic!("{fault}"))
         .attach("sim", Arc::new(source.clone()));
     let closes = async {
-        tokio::time::sleep(Duration::from_secs(2)).await;
+        tokio::time::sleep(Duration::from_secs(5)).await;
         source.close();
     };
     let (summary, ()) = tokio::join!(consumer.run(std::future::pending()), closes);
     summary.unwrap_or_else(|fault| panic!("{fault}"))
+}
+
+/// One message parked for a minute under its `id`, then a life whose key is `ref`.
+async fn parked_then_rekeyed(ledger: &SimLedger, until_idle: bool, advance_ms: u32) -> Summary {
+    let source = SimSource::new(1);
+    let wait = br#"{"id":"w","ref":"another","do":"wait","thing":"t"}"#;
+    source.push_payload("p", wait.to_vec());
+    run(ledger, &source, settings(1)).await.0.unwrap();
+    ledger.advance_ms(advance_ms);
+    rekeyed(ledger, until_idle).await
 }
 
 #[tokio::test(start_paused = true)]

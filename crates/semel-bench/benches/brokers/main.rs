@@ -23,14 +23,10 @@ use std::sync::Arc;
 use contest::{Contest, Contestant, Line, Works};
 use semel_bench::contest::Ground;
 use semel_bench::measure::Rounds;
-use semel_bench::ops::{self, Shape, Work};
+use semel_bench::ops::{self, ACCOUNTS, NAIVE_OPS_MAX, SEED, Shape, Work};
 use semel_bench::tables::Error;
 use stock::Broker;
 
-const ACCOUNTS: u64 = 10_000;
-const SEED: u64 = 20_261_129;
-/// Enough for its rate; the whole work would take it minutes.
-const NAIVE_OPS_MAX: u64 = 40_000;
 const BATCH: usize = 1_000;
 
 struct Args {

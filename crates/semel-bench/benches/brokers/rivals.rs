@@ -14,13 +14,7 @@ pub(crate) async fn naive(feeds: Vec<Feed>, pool: PgPool) -> Result<(), Error> {
     all(feeds, |mut feed| {
         let pool = pool.clone();
         async move {
-            let mut credit = None;
-            while feed
-                .take(1, |bytes| parse(bytes, |one| credit = Some(one)))
-                .await?
-                > 0
-            {
-                let one = credit.take().ok_or("a message that was not parsed")?;
+            while let Some(one) = next(&mut feed).await? {
                 naive::one(&pool, &one).await?;
                 feed.done().await?;
             }
@@ -40,13 +34,7 @@ pub(crate) async fn naive_book(feeds: Vec<Feed>, place: &Place) -> Result<(), Er
         let teller = tellers.pop();
         async move {
             let mut teller = teller.ok_or("a feed without a bank")?;
-            let mut credit = None;
-            while feed
-                .take(1, |bytes| parse(bytes, |one| credit = Some(one)))
-                .await?
-                > 0
-            {
-                let one = credit.take().ok_or("a message that was not parsed")?;
+            while let Some(one) = next(&mut feed).await? {
                 teller.apply(&one).await?;
                 feed.done().await?;
             }
@@ -87,6 +75,14 @@ pub(crate) async fn consume(feeds: Vec<Feed>, batch: usize) -> Result<(), Error>
         Ok(())
     })
     .await
+}
+
+/// The next message; none when nothing is left.
+async fn next(feed: &mut Feed) -> Result<Option<Credit>, Error> {
+    let mut next = None;
+    feed.take(1, |bytes| parse(bytes, |one| next = Some(one)))
+        .await?;
+    Ok(next)
 }
 
 fn parse(bytes: &[u8], keep: impl FnOnce(Credit)) -> Result<(), Error> {

@@ -1,7 +1,8 @@
 //! Claims, copies and parked keys on their way back.
 
-use semel_core::ledger::{ClaimKind, Claimed, Note, Record, Save, Which};
+use semel_core::ledger::{Claim, ClaimKind, Claimed, Note, Record, Save, Which};
 use semel_core::{Class, Code, Fingerprint, Ledger, Limit, Outcome, Unit};
+use semel_postgres::PostgresUnit;
 use semel_sql::Lend;
 
 use crate::world::{World, committed, key, keys, number, rolled_back, run, settle};
@@ -103,6 +104,37 @@ async fn t04_a_key_held_by_an_open_unit_is_busy_after_the_lock_timeout_and_seen_
     assert!(matches!(claimed[0], Claimed::Seen(_)));
 }
 
+/// Claims keys of which a holder has some, and lets the holder end when the claim waits for it in a statement of this text.
+async fn while_held(
+    world: &World,
+    waiting: &mut PostgresUnit,
+    claims: &[Claim],
+    text: &str,
+    holder: PostgresUnit,
+    commits: bool,
+) -> Vec<Claimed> {
+    let both = async {
+        tokio::join!(waiting.claim(claims), async {
+            let mut psql = world.psql().await;
+            let blocked = format!(
+                "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%{text}%'"
+            );
+            while number(&mut psql, &blocked).await == 0 {
+                tokio::task::yield_now().await;
+            }
+            if commits {
+                committed(holder.commit().await);
+            } else {
+                drop(holder);
+            }
+        })
+    };
+    // A claim that does not wait would be looked for without end.
+    let hang = std::time::Duration::from_secs(60);
+    let (claimed, ()) = tokio::time::timeout(hang, both).await.unwrap();
+    claimed.unwrap()
+}
+
 #[tokio::test]
 async fn t04_a_waiting_copy_gets_its_verdict_from_the_first_ones_end() {
     let world = World::new().await;
@@ -112,20 +144,9 @@ async fn t04_a_waiting_copy_gets_its_verdict_from_the_first_ones_end() {
         holder.claim(&world.claims(&[key])).await.unwrap();
         let mut waiting = world.unit(lane + 1).await;
         let claims = world.claims(&[key]);
-        let (claimed, ()) = tokio::join!(waiting.claim(&claims), async {
-            let mut psql = world.psql().await;
-            let blocked = "SELECT count(*) FROM pg_stat_activity \
-                           WHERE wait_event_type = 'Lock' AND query LIKE '%INSERT INTO semel_ledger%'";
-            while number(&mut psql, blocked).await == 0 {
-                tokio::task::yield_now().await;
-            }
-            if commits {
-                committed(holder.commit().await);
-            } else {
-                drop(holder);
-            }
-        });
-        assert_eq!(matches!(claimed.unwrap()[0], Claimed::Seen(_)), commits);
+        let text = "INSERT INTO semel_ledger";
+        let claimed = while_held(&world, &mut waiting, &claims, text, holder, commits).await;
+        assert_eq!(matches!(claimed[0], Claimed::Seen(_)), commits);
     }
 }
 
@@ -142,25 +163,8 @@ async fn t04_many_keys_that_wait_get_their_verdicts_from_the_first_ones_end() {
         let connection = process.connect(world.lane_id(lane + 1)).await.unwrap();
         let mut waiting = process.begin(connection).await.unwrap();
         let claims = world.claims(&keys(begin..begin + 100));
-        let both = async {
-            tokio::join!(waiting.claim(&claims), async {
-                let mut psql = world.psql().await;
-                let blocked = "SELECT count(*) FROM pg_stat_activity \
-                           WHERE wait_event_type = 'Lock' AND query LIKE '%that a look has just not found%'";
-                while number(&mut psql, blocked).await == 0 {
-                    tokio::task::yield_now().await;
-                }
-                if commits {
-                    committed(holder.commit().await);
-                } else {
-                    drop(holder);
-                }
-            })
-        };
-        // A claim that does not wait would be looked for without end.
-        let hang = std::time::Duration::from_secs(60);
-        let (claimed, ()) = tokio::time::timeout(hang, both).await.unwrap();
-        let claimed = claimed.unwrap();
+        let text = "that a look has just not found";
+        let claimed = while_held(&world, &mut waiting, &claims, text, holder, commits).await;
         let seen = |claimed: &Claimed| matches!(claimed, Claimed::Seen(_));
         assert!(!claimed[..50].iter().any(seen));
         assert_eq!(claimed[50..].iter().all(seen), commits);
