@@ -2,19 +2,17 @@
 //! before a position, so that a topic that was deleted and made again is recognised (TRAPS T57): the
 //! client library knows no topic ids.
 
-use semel_core::ledger::Mark;
-
 /// Form 1: this byte, the timestamp (i64, big-endian; `i64::MIN` for none), the key's hash (u64).
 const FORM: u8 = 1;
 const LENGTH: usize = 17;
 
 /// The mark of a record.
-pub(crate) fn of(timestamp_ms: Option<i64>, key: Option<&[u8]>) -> Mark {
+pub(crate) fn of(timestamp_ms: Option<i64>, key: Option<&[u8]>) -> [u8; LENGTH] {
     let mut bytes = [0; LENGTH];
     bytes[0] = FORM;
     bytes[1..9].copy_from_slice(&timestamp_ms.unwrap_or(i64::MIN).to_be_bytes());
     bytes[9..].copy_from_slice(&hash(key).to_be_bytes());
-    Mark::copy_from_slice(&bytes)
+    bytes
 }
 
 /// Whether a stored mark can be compared; one of a later form cannot.

@@ -31,6 +31,8 @@ const POLL_SOON: Duration = Duration::from_millis(5);
 /// A full buffer is waited for so long before fetching is paused: a pause throws away what the library has
 /// fetched, so a short one is dear.
 const FULL: Duration = Duration::from_millis(500);
+/// The answer to a nudge is waited for so long: a thread that is woken has done its part by then.
+const NUDGE: Duration = Duration::from_millis(100);
 /// Records taken before the rest of the loop has its turn.
 const TURN_COUNT_MAX: usize = 1_000;
 /// Everything handed out is settled, and the position that says so is still with an idle lane: its unit
@@ -318,6 +320,7 @@ impl Member {
                 Phase::Away | Phase::Live | Phase::Leaving => {}
             }
         }
+        let started = !ready.is_empty();
         for (index, generation, place, start) in ready {
             match self.start(index, generation, (&place.0, place.1), start) {
                 Ok(()) => self.shared.wake(),
@@ -327,7 +330,20 @@ impl Member {
                 }
             }
         }
+        if started && !self.paused {
+            self.nudge();
+        }
         waits
+    }
+
+    /// Has the library fetch what was resumed at once. A resume alone does not wake its threads, which sleep for up to a
+    /// second while nothing is fetched; a request does. Its answer is of no consequence.
+    fn nudge(&self) {
+        self.every_live(|client, list| {
+            let mut ends = list.clone();
+            ends.set_all_offsets(Offset::End)?;
+            client.offsets_for_times(ends, NUDGE).map(drop)
+        });
     }
 
     fn start(
@@ -420,6 +436,7 @@ impl Member {
         self.full_since = None;
         if self.paused {
             self.paused = !self.every_live(|client, list| client.resume(list));
+            self.nudge();
         }
         let mut time = time;
         for _ in 0..TURN_COUNT_MAX {

@@ -201,6 +201,7 @@ impl Probe {
                 // Only the first one of each is asked for; the client has fetched more.
                 Some(Ok(record)) if asked.remove(&record.partition()).is_some() => {
                     let mark = mark::of(record.timestamp().to_millis(), record.key());
+                    let mark = Mark::copy_from_slice(&mark);
                     found.insert(
                         place(topic, record.partition()),
                         (unsigned(record.offset()), mark),

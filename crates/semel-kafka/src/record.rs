@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Once};
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use rdkafka::message::{BorrowedHeaders, BorrowedMessage, Headers as _, Message as _};
 use semel_core::Message;
 use semel_core::Position;
@@ -17,6 +17,33 @@ use crate::options::KafkaOptions;
 
 /// Of a value that is too large so much is handed out, for the operator to see what it is.
 pub(crate) const CUT_BYTES: usize = 64 << 10;
+
+/// Bytes that lie together.
+const PIECE_BYTES: usize = 4 << 10;
+
+/// What is longer has memory of its own: it would waste the rest of a piece.
+const TOGETHER_BYTES_MAX: usize = PIECE_BYTES / 8;
+
+/// Copies bytes out of the client library's memory, those of some dozens of records into one piece: to allocate for each,
+/// and to free in another thread, was a tenth of the client's work (docs/benchmarks.md). A piece lives as long as the
+/// last record in it, so it is small.
+#[derive(Debug, Default)]
+pub(crate) struct Copier {
+    piece: BytesMut,
+}
+
+impl Copier {
+    fn copy(&mut self, bytes: &[u8]) -> Bytes {
+        if bytes.is_empty() || bytes.len() > TOGETHER_BYTES_MAX {
+            return Bytes::copy_from_slice(bytes);
+        }
+        if self.piece.capacity() < bytes.len() {
+            self.piece = BytesMut::with_capacity(PIECE_BYTES);
+        }
+        self.piece.extend_from_slice(bytes);
+        self.piece.split().freeze()
+    }
+}
 
 /// What a message may weigh.
 #[derive(Debug, Clone, Copy)]
@@ -44,28 +71,30 @@ pub(crate) fn message(
     record: &BorrowedMessage<'_>,
     partition: &Arc<str>,
     limits: Limits,
+    copier: &mut Copier,
 ) -> (Message, Mark) {
     let timestamp_ms = record.timestamp().to_millis();
     // The client library panics at a header whose name is not UTF-8. Such a record must end dead like any
     // other that cannot be judged, and not end the consumer (E050).
     let read = quietly(|| headers(record.headers(), limits));
-    let (headers, headers_whole, headers_size) = read.unwrap_or_else(|| (Arc::new([]), false, 0));
+    let (headers, headers_whole, headers_size) = read.unwrap_or_else(|| (Arc::default(), false, 0));
     let value = record.payload();
     let whole = value.is_none_or(|value| value.len() <= limits.message_bytes_max) && headers_whole;
     let shown = if whole { usize::MAX } else { CUT_BYTES };
     let message = Message {
-        payload: value.map(|value| Bytes::copy_from_slice(&value[..value.len().min(shown)])),
+        payload: value.map(|value| copier.copy(&value[..value.len().min(shown)])),
         cut: (!whole).then(|| cut(value.unwrap_or_default(), headers_size)),
         headers,
         position: Position {
             partition: partition.clone(),
             offset: u64::try_from(record.offset()).ok(),
         },
-        message_key: record.key().map(Bytes::copy_from_slice),
+        message_key: record.key().map(|key| copier.copy(key)),
         attempt: 1,
         timestamp_ms,
     };
-    (message, mark::of(timestamp_ms, record.key()))
+    let mark = copier.copy(&mark::of(timestamp_ms, record.key()));
+    (message, mark)
 }
 
 thread_local! {
@@ -103,7 +132,7 @@ fn cut(value: &[u8], headers_size: usize) -> Cut {
 /// The headers within the limits, whether that is all of them, and the bytes of all.
 fn headers(given: Option<&BorrowedHeaders>, limits: Limits) -> (Headers, bool, usize) {
     let Some(given) = given else {
-        return (Arc::new([]), true, 0);
+        return (Arc::default(), true, 0);
     };
     let size: usize = given
         .iter()

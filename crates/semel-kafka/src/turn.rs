@@ -7,13 +7,14 @@ use std::sync::Arc;
 use rdkafka::message::{BorrowedMessage, Message as _};
 
 use crate::assignment::{Held, Index};
-use crate::record::{self, Limits};
+use crate::record::{self, Copier, Limits};
 use crate::shared::Shared;
 
 /// Records of this turn, and the names of partitions that were met before.
 #[derive(Debug)]
 pub(crate) struct Turn {
     limits: Limits,
+    copier: Copier,
     held: Vec<(Index, Held)>,
     bytes: usize,
     /// By number, the topics that have it: nearly always one.
@@ -27,6 +28,7 @@ impl Turn {
     pub(crate) fn new(limits: Limits) -> Self {
         Self {
             limits,
+            copier: Copier::default(),
             held: Vec::new(),
             bytes: 0,
             known: HashMap::new(),
@@ -43,7 +45,7 @@ impl Turn {
             return;
         };
         let (index, name) = self.find(record.topic(), record.partition(), shared);
-        let (message, mark) = record::message(record, &name, self.limits);
+        let (message, mark) = record::message(record, &name, self.limits, &mut self.copier);
         self.bytes += message.size();
         let held = Held {
             offset,
