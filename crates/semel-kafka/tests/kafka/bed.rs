@@ -82,6 +82,13 @@ pub(crate) async fn make(topic: &str, partitions: i32, settings: &[(&str, &str)]
     made.into_iter().for_each(|topic| drop(topic.unwrap()));
 }
 
+/// A topic for records that are older than a broker keeps any: it removes them as soon as it looks, every five minutes.
+pub(crate) async fn topic_for_ever(name: &str) -> String {
+    let topic = fresh(name);
+    make(&topic, 1, &[("retention.ms", "-1")]).await;
+    topic
+}
+
 pub(crate) async fn topic(name: &str, partitions: i32) -> String {
     let topic = fresh(name);
     make(&topic, partitions, &[]).await;

@@ -13,7 +13,7 @@ use crate::bed::*;
 
 #[tokio::test]
 async fn e048_key_headers_time_and_a_null_value_are_kept_and_an_empty_value_is_not_a_null_one() {
-    let topic = topic("kept", 1).await;
+    let topic = topic_for_ever("kept").await;
     let producer = producer();
     let headers = OwnedHeaders::new()
         .insert(Header {

@@ -46,7 +46,7 @@ async fn latest_begins_behind_the_last_record_and_a_restart_skips_nothing_that_c
 
 #[tokio::test]
 async fn a_time_and_the_groups_own_offset_can_be_starts() {
-    let topic = topic("time", 1).await;
+    let topic = topic_for_ever("time").await;
     let producer = producer();
     for n in 0..10_i64 {
         let text = n.to_string();
