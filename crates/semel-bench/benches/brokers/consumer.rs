@@ -10,6 +10,7 @@ use semel_bench::contest;
 use semel_bench::measure::Taken;
 use semel_bench::ops::Work;
 use semel_bench::tables::{Error, Place};
+use semel_core::Source;
 use semel_kafka::{KafkaOptions, KafkaSource, StartAt};
 use semel_postgres::PostgresLedger;
 use semel_rabbitmq::RabbitSource;
@@ -19,16 +20,19 @@ use crate::stock::{Broker, Stock, told};
 
 const CLOSE_WITHIN: Duration = Duration::from_secs(10);
 
+/// What may be put around a source.
+pub(crate) type Around<'a> = &'a (dyn Fn(Arc<dyn Source>) -> Arc<dyn Source> + Sync);
+
 /// An open source, to be closed.
 enum Opened {
     Kafka(Arc<KafkaSource>),
     Rabbit(Arc<RabbitSource>),
 }
 
-/// Runs a staged handler on a stock until `shutdown` is ready.
+/// Runs a staged handler on a stock until `shutdown` is ready. `around` may put something around each source.
 pub(crate) async fn run<S: Staged>(
     ledger: &Arc<PostgresLedger>,
-    stock: &Stock,
+    (stock, around): (&Stock, Around<'_>),
     (staged, pace): (S, Pace),
     observer: Arc<dyn Observer>,
     shutdown: impl Future<Output = ()> + Send,
@@ -37,7 +41,7 @@ pub(crate) async fn run<S: Staged>(
     let mut consumer = book::enroll(ledger, "bench", staged, names, pace, observer).await?;
     let mut opened = Vec::new();
     for name in names {
-        let (attached, source) = attach(consumer, stock, name).await?;
+        let (attached, source) = attach(consumer, (stock, around), name).await?;
         consumer = attached;
         opened.push(source);
     }
@@ -58,7 +62,7 @@ const fn sources(broker: Broker) -> &'static [&'static str] {
 
 async fn attach<S: Staged>(
     consumer: BenchConsumer<S>,
-    stock: &Stock,
+    (stock, around): (&Stock, Around<'_>),
     name: &str,
 ) -> Result<(BenchConsumer<S>, Opened), Error> {
     Ok(match stock.broker {
@@ -72,12 +76,15 @@ async fn attach<S: Staged>(
             );
             let positions = consumer.positions(name);
             let source = Arc::new(KafkaSource::open(options, positions).await.map_err(told)?);
-            (consumer.attach(name, source.clone()), Opened::Kafka(source))
+            (
+                consumer.attach(name, around(source.clone())),
+                Opened::Kafka(source),
+            )
         }
         Broker::Rabbit => {
             let source = Arc::new(RabbitSource::open(stock.rabbit()).await.map_err(told)?);
             (
-                consumer.attach(name, source.clone()),
+                consumer.attach(name, around(source.clone())),
                 Opened::Rabbit(source),
             )
         }
@@ -135,6 +142,7 @@ pub(crate) async fn drain<S: Staged>(
             .await;
         taken = Some(watch.stop(work.count));
     };
-    run(ledger, stock, handler, Arc::new(Count(sum)), all).await?;
+    let alone = |source| source;
+    run(ledger, (stock, &alone), handler, Arc::new(Count(sum)), all).await?;
     taken.ok_or_else(|| "the consumer ended by itself".into())
 }

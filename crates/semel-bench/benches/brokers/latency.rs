@@ -16,7 +16,8 @@ use semel_bench::contest::Ground;
 use semel_bench::credits::{Balances, Credits, Width};
 use semel_bench::ops::{Credit, Work};
 use semel_bench::tables::{Error, Place};
-use semel_core::Key;
+use semel_core::source::{BoxFuture, Received, Settled};
+use semel_core::{Fault, Key, Limit, Message, Settlements, Source};
 use semel_storm::Dice;
 use tokio::sync::watch;
 use uuid::Uuid;
@@ -30,8 +31,9 @@ const COPIES: u64 = 10;
 /// How long each phase is measured.
 const PHASE: Duration = Duration::from_secs(20);
 
-/// Before the first one: connections open, statements are prepared, accounts are known.
-const WARM_UP: Duration = Duration::from_secs(4);
+/// Before the first one, as in the storm: connections open, statements are prepared, accounts are known, and the broker
+/// compiles its code (a fresh JVM makes the first seconds twenty times as slow).
+const WARM_UP: Duration = Duration::from_secs(10);
 
 /// A copy is of one of so many operations before it.
 const COPY_DISTANCE_MAX: u64 = 5_000;
@@ -41,15 +43,41 @@ const TICK: Duration = Duration::from_millis(1);
 
 const SEED: u64 = 20_261_130;
 
+/// Where a payload's id begins.
+const ID_AT: usize = r#"{"id":""#.len();
+
 /// AMQP's word for "keep it on disk".
 const PERSISTENT: u8 = 2;
 
-/// What a phase showed, ms.
+/// Latencies, ms.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Phase {
+pub(crate) struct Times {
     pub(crate) p50: f64,
     pub(crate) p99: f64,
     pub(crate) most: f64,
+}
+
+impl Times {
+    fn of(mut took: Vec<f64>) -> Self {
+        took.sort_unstable_by(f64::total_cmp);
+        let share = |share: usize| took.get(took.len() * share / 100).copied();
+        Self {
+            p50: share(50).unwrap_or(f64::NAN),
+            p99: share(99).unwrap_or(f64::NAN),
+            most: took.last().copied().unwrap_or(f64::NAN),
+        }
+    }
+}
+
+/// What a phase showed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Phase {
+    /// From publish to the told commit.
+    pub(crate) all: Times,
+    /// Of that, from publish until Semel is handed the message: the broker, its clients, and the wait for a processor.
+    pub(crate) way: Times,
+    /// The rest: what Semel and the database take.
+    pub(crate) work: Times,
     /// Messages published a second, copies included.
     pub(crate) rate: f64,
 }
@@ -87,7 +115,14 @@ pub(crate) async fn run(
         let _ = over.send(());
         played
     });
-    consumer::run(&ledger, &stock, (handler, pace), ear, async {
+    let hearing = ear.clone();
+    let around = move |source| -> Arc<dyn Source> {
+        Arc::new(Heard {
+            source,
+            ear: hearing.clone(),
+        })
+    };
+    consumer::run(&ledger, (&stock, &around), (handler, pace), ear, async {
         let _ = wait.await;
     })
     .await?;
@@ -103,8 +138,10 @@ struct Ear {
     began: Instant,
     /// When each fresh operation was published, µs since the start.
     published: Vec<AtomicU64>,
-    /// How long each took, ms.
-    took: Mutex<Vec<f64>>,
+    /// When it was first handed out; 0 before.
+    received: Vec<AtomicU64>,
+    /// How long each took, ms: in all, and until it was handed out.
+    took: Mutex<Vec<(f64, f64)>>,
     /// Deliveries that ended.
     ended: watch::Sender<u64>,
 }
@@ -114,9 +151,8 @@ impl Ear {
         let (ended, seen) = watch::channel(0);
         let ear = Self {
             began: Instant::now(),
-            published: (0..usize::try_from(operations)?)
-                .map(|_| AtomicU64::new(0))
-                .collect(),
+            published: times(operations)?,
+            received: times(operations)?,
             took: Mutex::default(),
             ended,
         };
@@ -127,8 +163,16 @@ impl Ear {
         u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX)
     }
 
+    fn received(&self, message: &Message) {
+        let number = message_key(message).map(number_of);
+        if let Some(received) = number.and_then(|number| self.received.get(number)) {
+            let now = self.now();
+            let _ = received.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
+        }
+    }
+
     /// The latencies since the last call.
-    fn take(&self) -> Vec<f64> {
+    fn take(&self) -> Vec<(f64, f64)> {
         std::mem::take(&mut self.took.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
@@ -140,15 +184,59 @@ impl Observer for Ear {
         for one in &ended {
             let fresh = one.ending.outcome == Outcome::Applied;
             let number = one.key.map(number_of).filter(|_| fresh);
-            if let Some(published) = number.and_then(|number| self.published.get(number)) {
-                let micros = now.saturating_sub(published.load(Ordering::Relaxed));
-                took.push(u32::try_from(micros).map_or(f64::INFINITY, f64::from) / 1e3);
+            if let Some(number) = number.filter(|number| *number < self.published.len()) {
+                let published = self.published[number].load(Ordering::Relaxed);
+                let received = self.received[number].load(Ordering::Relaxed);
+                took.push((ms(published, now), ms(published, received)));
             }
         }
         drop(took);
         let count = u64::try_from(ended.len()).expect("a unit is small");
         self.ended.send_modify(|sum| *sum += count);
     }
+}
+
+fn times(count: u64) -> Result<Vec<AtomicU64>, Error> {
+    let count = usize::try_from(count)?;
+    Ok((0..count).map(|_| AtomicU64::new(0)).collect())
+}
+
+/// Between two times in µs.
+fn ms(from: u64, until: u64) -> f64 {
+    let micros = u32::try_from(until.saturating_sub(from));
+    micros.map_or(f64::INFINITY, f64::from) / 1e3
+}
+
+/// A source whose deliveries are heard as they are handed out.
+struct Heard {
+    source: Arc<dyn Source>,
+    ear: Arc<Ear>,
+}
+
+impl Source for Heard {
+    fn receive(&self, limit: Limit) -> BoxFuture<'_, Result<Received, Fault>> {
+        Box::pin(async move {
+            let received = self.source.receive(limit).await?;
+            if let Received::Batch(deliveries) = &received {
+                for delivery in deliveries {
+                    self.ear.received(&delivery.message);
+                }
+            }
+            Ok(received)
+        })
+    }
+
+    fn settle(&self, settlements: Settlements) -> BoxFuture<'_, Result<Settled, Fault>> {
+        self.source.settle(settlements)
+    }
+}
+
+/// The payload begins with its id, as [`Press::send`] writes it.
+fn message_key(message: &Message) -> Option<Key> {
+    let id = message.bytes().get(ID_AT..ID_AT + 36)?;
+    Some(Key::from_bytes(
+        Uuid::try_parse_ascii(id).ok()?.into_bytes(),
+    ))
 }
 
 /// A key's tail holds the operation's number.
@@ -185,7 +273,7 @@ impl Game {
             balances: BTreeMap::new(),
         };
         let mut dice = Dice::new(SEED);
-        self.phase(&mut work, &mut dice, 0, WARM_UP).await?;
+        self.phase(&mut work, &mut dice, COPIES, WARM_UP).await?;
         let calm = self.phase(&mut work, &mut dice, 0, PHASE).await?;
         let storm = self.phase(&mut work, &mut dice, COPIES, PHASE).await?;
         Ok((calm, storm, work))
@@ -218,13 +306,12 @@ impl Game {
         let rate = total as f64 / began.elapsed().as_secs_f64();
         let count = work.count;
         self.ended.wait_for(|ended| *ended >= count).await?;
-        let mut took = self.ear.take();
-        took.sort_unstable_by(f64::total_cmp);
-        let share = |share: usize| took.get(took.len() * share / 100).copied();
+        let took = self.ear.take();
+        let pick = |part: fn(&(f64, f64)) -> f64| Times::of(took.iter().map(part).collect());
         Ok(Phase {
-            p50: share(50).unwrap_or(f64::NAN),
-            p99: share(99).unwrap_or(f64::NAN),
-            most: took.last().copied().unwrap_or(f64::NAN),
+            all: pick(|(all, _)| *all),
+            way: pick(|(_, way)| *way),
+            work: pick(|(all, way)| all - way),
             rate,
         })
     }
