@@ -70,12 +70,17 @@ impl Instance {
         }
     }
 
-    /// SIGKILL.
-    pub(crate) fn kill(&mut self) {
+    fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
             child.kill().unwrap();
             child.wait().unwrap();
         }
+    }
+
+    /// SIGKILL, also for one that has just ended by itself: it is started and dies at its start.
+    pub(crate) fn strike(&mut self) {
+        self.keep();
+        self.kill();
     }
 
     /// SIGTERM, and waits for its drained end.

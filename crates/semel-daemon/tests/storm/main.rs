@@ -1,9 +1,9 @@
-//! The kill storm: three instances of the real program drain a topic of Kafka and a queue of RabbitMQ into
-//! PostgreSQL while a seeded director kills all of them with SIGKILL, in random order, one or two at a time, and
-//! starts them again. In the end the money is what one clean pass over the operations gives.
+//! The kill storm: three instances of the real program drain a topic of Kafka and a queue of RabbitMQ into one
+//! PostgreSQL or one SQLite file while a seeded director kills all of them with SIGKILL, in random order, one or two
+//! at a time, and starts them again. In the end the money is what one clean pass over the operations gives.
 //!
-//! `cargo test` runs the short form. `SEMEL_STORM=long` is the long one: 200 000 operations, five minutes and
-//! more. `scripts/storm` runs it and prints its report.
+//! `cargo test` runs the short form, one ledger after the other. `SEMEL_STORM=long` is the long one: 200 000
+//! operations, five minutes and more. `scripts/storm` runs it and prints its report.
 
 #![expect(
     clippy::unwrap_used,
@@ -13,6 +13,7 @@
 
 mod instances;
 mod servers;
+mod store;
 mod verdict;
 
 use std::collections::BTreeMap;
@@ -23,6 +24,7 @@ use std::time::{Duration, Instant};
 use instances::{AWAY, Instance, semel};
 use semel_wallet::workload::{Shape, Workload, generate};
 use servers::Servers;
+use store::{Backend, Store};
 use verdict::Model;
 
 /// What gets nothing done for so long hangs: no machine is that slow.
@@ -64,15 +66,28 @@ const LONG: Force = Force {
 enum Party {
     Semel(usize),
     Server(&'static str),
+    /// All of them at once.
+    Instances,
 }
 
 #[test]
 fn killed_in_random_order_instances_brokers_and_database_lose_nothing_and_do_nothing_twice() {
+    blow(Backend::Postgres);
+}
+
+#[test]
+fn killed_in_random_order_instances_on_one_sqlite_file_and_brokers_lose_nothing_and_do_nothing_twice()
+ {
+    blow(Backend::Sqlite);
+}
+
+fn blow(backend: Backend) {
     let force = match std::env::var("SEMEL_STORM").as_deref() {
         Ok("long") => LONG,
         Err(_) | Ok("" | "short") => SHORT,
         Ok(other) => panic!("SEMEL_STORM={other}: say `long` or `short`"),
     };
+    let servers = Servers::start(backend.storm(), backend.servers());
     let workload = generate(Shape {
         seed: 21,
         lines: force.lines,
@@ -82,10 +97,10 @@ fn killed_in_random_order_instances_brokers_and_database_lose_nothing_and_do_not
         ..Shape::default()
     });
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let servers = Servers::start();
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().to_path_buf();
-    configure(&place, &servers);
+    let store = Store::new(backend, &servers, &place);
+    configure(&place, &store, &servers);
     let rounds = write(&place, &workload, force.rounds);
     runtime.block_on(servers.make_topic("ops", 4));
     done(&place, &["run", "--config", "setup.toml", "--until-idle"]);
@@ -99,7 +114,7 @@ fn killed_in_random_order_instances_brokers_and_database_lose_nothing_and_do_not
     );
     servers.restart(&["rabbitmq"]);
 
-    let mut storm = Storm::new(&place, &servers, force.pause_ms);
+    let mut storm = Storm::new(&place, &servers, parties(backend), force.pause_ms);
     let begin = Instant::now();
     for round in 0..rounds {
         storm.round(Some(round));
@@ -110,16 +125,16 @@ fn killed_in_random_order_instances_brokers_and_database_lose_nothing_and_do_not
     let blew = begin.elapsed();
 
     let model = Model::of(&workload);
-    storm.calm(&runtime, &model);
+    storm.calm(&runtime, &model, &store);
     done(
         &place,
         &["run", "--config", "instance-0.toml", "--until-idle"],
     );
-    let deliveries = runtime.block_on(model.judge(&servers.postgres));
+    let deliveries = runtime.block_on(model.judge(&store));
     done(&place, &["audit", "--config", "instance-0.toml"]);
     storm.report(blew, &deliveries);
-    for party in parties() {
-        assert!(storm.kills.get(&party) > Some(&0), "{party:?} was spared");
+    for party in &storm.parties {
+        assert!(storm.kills.get(party) > Some(&0), "{party:?} was spared");
     }
     let all = deliveries.operations + deliveries.again;
     assert!(
@@ -128,14 +143,15 @@ fn killed_in_random_order_instances_brokers_and_database_lose_nothing_and_do_not
     );
 }
 
-fn parties() -> Vec<Party> {
-    let servers = ["postgres", "kafka", "rabbitmq"].map(Party::Server);
-    (0..INSTANCES).map(Party::Semel).chain(servers).collect()
+fn parties(backend: Backend) -> Vec<Party> {
+    let brokers = ["kafka", "rabbitmq"].map(Party::Server);
+    let instances = (0..INSTANCES).map(Party::Semel);
+    instances.chain([backend.death()]).chain(brokers).collect()
 }
 
 /// One configuration for the beginning and one for each instance; the first is a static member of its group.
-fn configure(place: &Path, servers: &Servers) {
-    let ledger = format!("[ledger]\nurl = \"{}\"\n", servers.postgres);
+fn configure(place: &Path, store: &Store, servers: &Servers) {
+    let ledger = format!("[ledger]\nurl = \"{}\"\n", store.url);
     let wallet = "handler = \"wallet\"\nlanes = 2\nbatch_count_max = 100\n[consumers.wallet.wallet]\n\
          park_for_ms = 3600000\nassets = { EUR = 2, JPY = 0, BTC = 8 }\n\
          house = { EUR = \"house-eur\", JPY = \"house-jpy\", BTC = \"house-btc\" }\n";
@@ -159,7 +175,8 @@ fn configure(place: &Path, servers: &Servers) {
                  group = \"wallet\"\nstart_at = \"earliest\"\nsession_timeout_ms = 6000\n{member}\
                  [sources.queue]\ntype = \"rabbitmq\"\nurl = \"{}\"\nqueue = \"{QUEUE}\"\ndeclare = \"quorum\"\n\
                  prefetch = 500\n[consumers.wallet]\nsources = [\"log\", \"queue\"]\n{wallet}",
-                servers.kafka, servers.rabbitmq
+                servers.address("KAFKA_BROKERS"),
+                servers.address("RABBITMQ_URL")
             ),
         );
     }
@@ -213,6 +230,7 @@ struct Storm<'a> {
     instances: Vec<Instance>,
     dice: Dice,
     pause_ms: u64,
+    parties: Vec<Party>,
     /// Who is killed next; dealt anew when it is empty, so that nobody is spared.
     deck: Vec<Party>,
     kills: BTreeMap<Party, u32>,
@@ -220,7 +238,7 @@ struct Storm<'a> {
 }
 
 impl<'a> Storm<'a> {
-    fn new(place: &'a PathBuf, servers: &'a Servers, pause_ms: u64) -> Self {
+    fn new(place: &'a PathBuf, servers: &'a Servers, parties: Vec<Party>, pause_ms: u64) -> Self {
         let mut instances: Vec<_> = (0..INSTANCES)
             .map(|number| Instance::new(place.clone(), number))
             .collect();
@@ -231,6 +249,7 @@ impl<'a> Storm<'a> {
             instances,
             dice: Dice(9),
             pause_ms,
+            parties,
             deck: Vec::new(),
             kills: BTreeMap::new(),
             published_again: 0,
@@ -271,7 +290,7 @@ impl<'a> Storm<'a> {
         let mut victims = Vec::new();
         while victims.len() < count {
             if self.deck.is_empty() {
-                self.deck = parties();
+                self.deck = self.parties.clone();
                 self.dice.shuffle(&mut self.deck);
             }
             let next = self.deck.pop().unwrap();
@@ -285,8 +304,9 @@ impl<'a> Storm<'a> {
     fn strike(&mut self, victims: &[Party]) {
         for victim in victims {
             match *victim {
-                Party::Semel(number) => self.instances[number].kill(),
+                Party::Semel(number) => self.instances[number].strike(),
                 Party::Server(name) => self.servers.kill(&[name]),
+                Party::Instances => self.instances.iter_mut().for_each(Instance::strike),
             }
             *self.kills.entry(*victim).or_default() += 1;
         }
@@ -299,6 +319,7 @@ impl<'a> Storm<'a> {
             match *victim {
                 Party::Semel(number) => self.instances[number].keep(),
                 Party::Server(name) => names.push(name),
+                Party::Instances => self.instances.iter_mut().for_each(Instance::keep),
             }
         }
         if !names.is_empty() {
@@ -307,9 +328,9 @@ impl<'a> Storm<'a> {
     }
 
     /// Nobody is killed any more: what lives drains all by itself, and then ends well.
-    fn calm(&mut self, runtime: &tokio::runtime::Runtime, model: &Model) {
+    fn calm(&mut self, runtime: &tokio::runtime::Runtime, model: &Model, store: &Store) {
         self.instances.iter_mut().for_each(Instance::keep);
-        let drained = runtime.block_on(model.drained(&self.servers.postgres, HANG));
+        let drained = runtime.block_on(model.drained(store, HANG));
         if let Err(words) = drained {
             panic!("{words}\n{}", self.tell());
         }

@@ -1,5 +1,4 @@
-//! The storm's own PostgreSQL, Kafka and RabbitMQ: a second set beside the one that other tests share, so that
-//! killing them hurts nobody.
+//! The storm's own servers: a second set beside the one that other tests share, so that killing them hurts nobody.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -9,8 +8,6 @@ use rdkafka::ClientConfig;
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
 use rdkafka::client::DefaultClientContext;
 
-const ALL: [&str; 3] = ["postgres", "kafka", "rabbitmq"];
-
 /// The end of a log that a failure shows, in lines.
 const LOG_LINES: usize = 20;
 
@@ -18,39 +15,39 @@ const LOG_LINES: usize = 20;
 #[derive(Debug)]
 pub(crate) struct Servers {
     folder: PathBuf,
+    names: &'static [&'static str],
+    /// What `scripts/services env` says of them.
+    env: String,
     /// Held for the storm's life: a second storm of this clone waits instead of killing this one's servers.
     _lock: File,
-    pub(crate) postgres: String,
-    pub(crate) rabbitmq: String,
-    pub(crate) kafka: String,
 }
 
 impl Servers {
-    /// Starts them on empty folders, after an end of what a killed storm left behind.
-    pub(crate) fn start() -> Self {
+    /// Starts them on empty folders, after an end of what a killed storm of this name left behind.
+    pub(crate) fn start(storm: &str, names: &'static [&'static str]) -> Self {
         let target = Path::new(env!("CARGO_TARGET_TMPDIR"));
         std::fs::create_dir_all(target).unwrap();
         let lock = File::create(target.join("storm.lock")).unwrap();
         lock.lock().unwrap();
-        let folder = target.join("storm");
+        let folder = target.join(storm);
         if folder.exists() {
             call(&folder, "stop", &[]);
             std::fs::remove_dir_all(&folder).unwrap();
         }
-        call(&folder, "start", &ALL);
-        let env = call(&folder, "env", &[]);
-        let find = |name: &str| {
-            let start = format!("export SEMEL_TEST_{name}='");
-            let found = env.lines().find_map(|line| line.strip_prefix(&start));
-            found.unwrap().trim_end_matches('\'').to_owned()
-        };
+        call(&folder, "start", names);
         Self {
-            postgres: find("POSTGRES_URL"),
-            rabbitmq: find("RABBITMQ_URL"),
-            kafka: find("KAFKA_BROKERS"),
+            names,
+            env: call(&folder, "env", &[]),
             folder,
             _lock: lock,
         }
+    }
+
+    /// A server's address: what `SEMEL_TEST_…` of this name holds.
+    pub(crate) fn address(&self, name: &str) -> String {
+        let start = format!("export SEMEL_TEST_{name}='");
+        let found = self.env.lines().find_map(|line| line.strip_prefix(&start));
+        found.unwrap().trim_end_matches('\'').to_owned()
     }
 
     pub(crate) fn kill(&self, names: &[&str]) {
@@ -81,7 +78,7 @@ impl Servers {
         );
         let said = [asked.stdout, asked.stderr].concat();
         let mut told = String::from_utf8_lossy(&said).into_owned();
-        for name in ALL {
+        for name in self.names {
             let log = self.folder.join(name).join("log");
             let end = end_of(&log, LOG_LINES);
             told.push_str(&format!("\n--- the end of {name}'s log\n{end}\n"));
@@ -91,7 +88,7 @@ impl Servers {
 
     pub(crate) async fn make_topic(&self, name: &str, partitions: i32) {
         let admin: AdminClient<DefaultClientContext> = ClientConfig::new()
-            .set("bootstrap.servers", &self.kafka)
+            .set("bootstrap.servers", self.address("KAFKA_BROKERS"))
             .create()
             .unwrap();
         let topic = NewTopic::new(name, partitions, TopicReplication::Fixed(1));
@@ -104,7 +101,7 @@ impl Servers {
 
 impl Drop for Servers {
     fn drop(&mut self) {
-        call(&self.folder, "kill", &ALL);
+        call(&self.folder, "kill", self.names);
         // Their logs stay where they can tell why the storm failed.
         if !std::thread::panicking() {
             let _ = std::fs::remove_dir_all(&self.folder);

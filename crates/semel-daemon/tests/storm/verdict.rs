@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use semel_core::{Key, Outcome};
 use semel_wallet::workload::{Workload, expected, expected_keys};
-use sqlx::{Connection, PgConnection};
+
+use crate::store::Store;
 
 /// What the pure model says.
 #[derive(Debug)]
@@ -38,18 +39,15 @@ impl Model {
 
     /// Waits until the ledger holds as many ended operations as there are, and each dead letter; in vain once
     /// nothing has ended for `quiet_max`.
-    pub(crate) async fn drained(&self, url: &str, quiet_max: Duration) -> Result<(), String> {
+    pub(crate) async fn drained(&self, store: &Store, quiet_max: Duration) -> Result<(), String> {
         let (mut last, mut since) = ((0, 0), Instant::now());
         loop {
-            let mut database = PgConnection::connect(url).await.unwrap();
-            let (ended, dead): (i64, i64) = sqlx::query_as(
-                "SELECT (SELECT count(*) FROM semel_ledger WHERE outcome <> $1), \
-                        (SELECT count(DISTINCT hash) FROM semel_dead)",
-            )
-            .bind(Outcome::Parked.number())
-            .fetch_one(&mut database)
-            .await
-            .unwrap();
+            let counts: Vec<(i16, i64)> = store
+                .rows("SELECT outcome, count(*) FROM semel_ledger GROUP BY outcome")
+                .await;
+            let of_ended = counts.iter().filter(|(outcome, _)| has_ended(*outcome));
+            let ended: i64 = of_ended.map(|(_, count)| count).sum();
+            let dead = store.number(DEAD).await;
             if ended >= count(&self.keys) && dead >= self.dead {
                 return Ok(());
             }
@@ -68,16 +66,13 @@ impl Model {
     }
 
     /// Nothing is lost, nothing was done twice.
-    pub(crate) async fn judge(&self, url: &str) -> Deliveries {
-        let mut database = PgConnection::connect(url).await.unwrap();
+    pub(crate) async fn judge(&self, store: &Store) -> Deliveries {
+        store.assert_whole().await;
         let rows: Vec<(sqlx::types::Uuid, i16)> =
-            sqlx::query_as("SELECT key, outcome FROM semel_ledger")
-                .fetch_all(&mut database)
-                .await
-                .unwrap();
+            store.rows("SELECT key, outcome FROM semel_ledger").await;
         let ended: BTreeMap<Key, ()> = rows
             .into_iter()
-            .filter(|(_, outcome)| *outcome != Outcome::Parked.number())
+            .filter(|(_, outcome)| has_ended(*outcome))
             .map(|(key, _)| (Key::from_bytes(key.into_bytes()), ()))
             .collect();
         same(
@@ -85,25 +80,25 @@ impl Model {
             &self.keys.iter().map(|key| (*key, ())).collect(),
             &ended,
         );
-        let balances: Vec<(String, String)> =
-            sqlx::query_as("SELECT id, posted::text FROM wallet_account")
-                .fetch_all(&mut database)
-                .await
-                .unwrap();
+        let balances: Vec<(String, String)> = store
+            .rows("SELECT id, CAST(posted AS text) FROM wallet_account")
+            .await;
         same("balances", &self.balances, &balances.into_iter().collect());
-        let (dead, again): (i64, i64) = sqlx::query_as(
-            "SELECT (SELECT count(DISTINCT hash) FROM semel_dead), \
-                    (SELECT coalesce(sum(count), 0)::bigint FROM semel_sighting)",
-        )
-        .fetch_one(&mut database)
-        .await
-        .unwrap();
-        assert_eq!(dead, self.dead, "dead letters");
+        assert_eq!(store.number(DEAD).await, self.dead, "dead letters");
         Deliveries {
             operations: count(&self.keys),
-            again,
+            again: store
+                .number("SELECT CAST(coalesce(sum(count), 0) AS bigint) FROM semel_sighting")
+                .await,
         }
     }
+}
+
+/// Different lines that are dead letters.
+const DEAD: &str = "SELECT count(DISTINCT hash) FROM semel_dead";
+
+fn has_ended(outcome: i16) -> bool {
+    outcome != Outcome::Parked.number()
 }
 
 fn count(keys: &BTreeSet<Key>) -> i64 {
