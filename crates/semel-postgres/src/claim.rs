@@ -1,5 +1,5 @@
-//! Claims: keys go in set-based. Few are inserted where they are not there, and what was there already is read by a second
-//! statement, which sees what committed while the first one waited. Many are looked for first.
+//! Claims: keys go in set-based. Few are inserted where they are not there, and the same statement tells what was there
+//! already; what committed while it waited is read by a second one, which sees it. Many are looked for first.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -138,17 +138,23 @@ async fn insert_and_look(
     consumer: ConsumerId,
     news: &[&Claim],
 ) -> Result<Vec<Option<Prior>>, Fault> {
-    let taken = insert(connection, consumer, news).await?;
     let mut priors = vec![None; news.len()];
-    if taken.len() == news.len() {
-        return Ok(priors);
+    let mut late = Vec::new();
+    for row in insert(connection, consumer, news).await? {
+        let at = place(&row)?;
+        priors[at] = prior(&row)?;
+        if priors[at].is_none() {
+            late.push(at);
+        }
     }
-    let known: Vec<usize> = (0..news.len())
-        .filter(|&at| taken.binary_search(&uuid(news[at].key)).is_err())
-        .collect();
-    let keys: Vec<Uuid> = known.iter().map(|&at| uuid(news[at].key)).collect();
-    let found = read(connection, consumer, &keys).await?;
-    for (at, prior) in known.into_iter().zip(found) {
+    // Committed while the claim waited for them.
+    let keys: Vec<Uuid> = late.iter().map(|&at| uuid(news[at].key)).collect();
+    let found = if keys.is_empty() {
+        Vec::new()
+    } else {
+        read(connection, consumer, &keys).await?
+    };
+    for (at, prior) in late.into_iter().zip(found) {
         if prior.is_none() {
             return Err(Fault::busy(format!(
                 "key {} was neither inserted nor found: its row was deleted in between; the unit runs again",
@@ -181,12 +187,12 @@ fn sums<'a>(claims: &'a [&Claim]) -> impl Encode<'a, Postgres> + Type<Postgres> 
     claims.iter().map(|claim| claim.sums.as_bytes()).bind_iter()
 }
 
-/// Inserts rows; the keys that went in, sorted.
+/// Inserts rows; a row for each key that was there.
 async fn insert(
     connection: &mut PgConnection,
     consumer: ConsumerId,
     claims: &[&Claim],
-) -> Result<Vec<Uuid>, Fault> {
+) -> Result<Vec<PgRow>, Fault> {
     let Some(first) = claims.first() else {
         return Ok(Vec::new());
     };
@@ -208,7 +214,7 @@ async fn insert(
             .bind(sums)
             .bind(claims.iter().map(|c| c.source.0).bind_iter())
     };
-    keys(query.fetch_one(connection).await)
+    query.fetch_all(connection).await.map_err(fault)
 }
 
 /// Takes parked rows back; the keys that still said `parked`, sorted.
@@ -247,18 +253,24 @@ async fn read(
         .map_err(fault)?;
     let mut priors = vec![None; known.len()];
     for row in &rows {
-        let place: i64 = row.try_get(0).map_err(fault)?;
-        let slot = usize::try_from(place)
-            .ok()
-            .and_then(|place| priors.get_mut(place.checked_sub(1)?));
-        *slot.expect("the server counts the elements of the array we sent") = Some(prior(row)?);
+        priors[place(row)?] = prior(row)?;
     }
     Ok(priors)
 }
 
-fn prior(row: &PgRow) -> Result<Prior, Fault> {
-    let fields = || -> Result<(i16, Prior), sqlx::Error> {
-        let fingerprint: Uuid = row.try_get(1)?;
+/// Which of the keys that were sent a row is about.
+fn place(row: &PgRow) -> Result<usize, Fault> {
+    let place: i64 = row.try_get(0).map_err(fault)?;
+    let from_zero = place.checked_sub(1).and_then(|at| usize::try_from(at).ok());
+    Ok(from_zero.expect("the server counts the elements of the array we sent"))
+}
+
+/// What a row of the ledger says; `None` where there was none.
+fn prior(row: &PgRow) -> Result<Option<Prior>, Fault> {
+    let fields = || -> Result<Option<(i16, Prior)>, sqlx::Error> {
+        let Some(fingerprint) = row.try_get::<Option<Uuid>, _>(1)? else {
+            return Ok(None);
+        };
         let at: Instant = row.try_get(8)?;
         let prior = Prior {
             outcome: Outcome::Applied,
@@ -272,13 +284,15 @@ fn prior(row: &PgRow) -> Result<Prior, Fault> {
             source: SourceId(row.try_get(7)?),
             at_us: at.0,
         };
-        Ok((row.try_get(4)?, prior))
+        Ok(Some((row.try_get(4)?, prior)))
     };
-    let (number, prior) = fields().map_err(fault)?;
+    let Some((number, prior)) = fields().map_err(fault)? else {
+        return Ok(None);
+    };
     let outcome = Outcome::from_number(number).ok_or_else(|| {
         Fault::stop(format!(
             "a ledger row has outcome {number}, which this version does not know; run a newer one"
         ))
     })?;
-    Ok(Prior { outcome, ..prior })
+    Ok(Some(Prior { outcome, ..prior }))
 }

@@ -37,8 +37,7 @@ pub(crate) async fn write(
     )
     .await?;
     let new_letters = letters(connection, consumer, &record.letters).await?;
-    sightings(connection, consumer, &record.sightings).await?;
-    positions(connection, lane, &record.positions).await?;
+    trail(connection, lane, &record.sightings, &record.positions).await?;
     Ok(Written { new_letters })
 }
 
@@ -245,35 +244,14 @@ async fn letters(
     Ok(new)
 }
 
-async fn sightings(
-    connection: &mut PgConnection,
-    consumer: ConsumerId,
-    sightings: &[Sighting],
-) -> Result<(), Fault> {
-    if sightings.is_empty() {
-        return Ok(());
-    }
-    let places = offsets(sightings.iter().map(|s| s.offset))?;
-    sqlx::query(sql!("sighting"))
-        .bind(consumer.0)
-        .bind(sightings.iter().map(|s| uuid(s.key)).bind_iter())
-        .bind(sightings.iter().map(|s| s.source.0).bind_iter())
-        .bind(sightings.iter().map(|s| s.kind.number()).bind_iter())
-        .bind(sightings.iter().map(|s| s.count).bind_iter())
-        .bind(sightings.iter().map(|s| storable(&s.partition)).bind_iter())
-        .bind(places)
-        .execute(connection)
-        .await
-        .map(drop)
-        .map_err(fault)
-}
-
-async fn positions(
+/// Counts further deliveries and raises positions.
+async fn trail(
     connection: &mut PgConnection,
     lane: LaneId,
+    sightings: &[Sighting],
     reached: &[Reached],
 ) -> Result<(), Fault> {
-    if reached.is_empty() {
+    if sightings.is_empty() && reached.is_empty() {
         return Ok(());
     }
     let mut highest: BTreeMap<(i16, &str), &Reached> = BTreeMap::new();
@@ -283,13 +261,20 @@ async fn positions(
             *known = one;
         }
     }
-    let places = offsets(highest.values().map(|r| Some(r.next)))?;
-    sqlx::query(sql!("position"))
+    let seen_at = offsets(sightings.iter().map(|s| s.offset))?;
+    let next = offsets(highest.values().map(|r| Some(r.next)))?;
+    sqlx::query(sql!("trail"))
         .bind(lane.consumer.0)
         .bind(lane.lane)
+        .bind(sightings.iter().map(|s| uuid(s.key)).bind_iter())
+        .bind(sightings.iter().map(|s| s.source.0).bind_iter())
+        .bind(sightings.iter().map(|s| s.kind.number()).bind_iter())
+        .bind(sightings.iter().map(|s| s.count).bind_iter())
+        .bind(sightings.iter().map(|s| storable(&s.partition)).bind_iter())
+        .bind(seen_at)
         .bind(highest.values().map(|r| r.source.0).bind_iter())
         .bind(highest.values().map(|r| storable(&r.partition)).bind_iter())
-        .bind(places)
+        .bind(next)
         .bind(highest.values().map(|r| r.mark.as_ref()).bind_iter())
         .execute(connection)
         .await
