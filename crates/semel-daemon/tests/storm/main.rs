@@ -329,8 +329,9 @@ impl<'a> Storm<'a> {
 
     /// Nobody is killed any more: what lives drains all by itself, and then ends well.
     fn calm(&mut self, runtime: &tokio::runtime::Runtime, model: &Model, store: &Store) {
-        self.instances.iter_mut().for_each(Instance::keep);
-        let drained = runtime.block_on(model.drained(store, HANG));
+        let instances = &mut self.instances;
+        let keep = || instances.iter_mut().for_each(Instance::keep);
+        let drained = runtime.block_on(model.drained(store, HANG, keep));
         if let Err(words) = drained {
             panic!("{words}\n{}", self.tell());
         }

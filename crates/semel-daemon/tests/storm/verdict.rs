@@ -38,10 +38,16 @@ impl Model {
     }
 
     /// Waits until the ledger holds as many ended operations as there are, and each dead letter; in vain once
-    /// nothing has ended for `quiet_max`.
-    pub(crate) async fn drained(&self, store: &Store, quiet_max: Duration) -> Result<(), String> {
+    /// nothing has ended for `quiet_max`. Meanwhile it calls `keep` again and again.
+    pub(crate) async fn drained(
+        &self,
+        store: &Store,
+        quiet_max: Duration,
+        mut keep: impl FnMut(),
+    ) -> Result<(), String> {
         let (mut last, mut since) = ((0, 0), Instant::now());
         loop {
+            keep();
             let counts: Vec<(i16, i64)> = store
                 .rows("SELECT outcome, count(*) FROM semel_ledger GROUP BY outcome")
                 .await;
