@@ -1,6 +1,7 @@
 //! The client's own thread: polls, starts partitions, tells the broker what is reached, follows rebalances.
 //! Polling never waits for work: when the buffer stays full, fetching is paused and polling goes on
-//! (TRAPS T54). The only wait is the bounded drain of a revoke.
+//! (TRAPS T54). What it waits for is the drain of a revoke, which is bounded, and the broker's answer to a commit: the
+//! library gives that up after the session's timeout at the latest, and none is sent while no broker answers.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -293,6 +294,9 @@ impl Member {
             return;
         }
         self.told_at = Instant::now();
+        if self.shared.lock().is_troubled(Trouble::Broker) {
+            return;
+        }
         let untold = self.shared.lock().assignment.untold(None);
         match tell(&self.client, &self.shared, &untold, NOTE) {
             Ok(()) => {}
@@ -320,10 +324,22 @@ impl Member {
                 Phase::Away | Phase::Live | Phase::Leaving => {}
             }
         }
-        let started = !ready.is_empty();
+        let untold: Vec<_> = ready
+            .iter()
+            .filter(|(.., start)| start.tell)
+            .map(|(index, .., start)| (*index, start.offset))
+            .collect();
+        if let Err(error) = tell(&self.client, &self.shared, &untold, START_NOTE) {
+            tracing::debug!(%error, "kafka: where partitions start is not told yet");
+            return true;
+        }
+        let mut started = false;
         for (index, generation, place, start) in ready {
             match self.start(index, generation, (&place.0, place.1), start) {
-                Ok(()) => self.shared.wake(),
+                Ok(()) => {
+                    started = true;
+                    self.shared.wake();
+                }
                 Err(error) => {
                     waits = true;
                     tracing::debug!(%error, topic = %place.0, partition = place.1, "kafka: not started yet");
@@ -353,14 +369,6 @@ impl Member {
         place: (&str, i32),
         start: Start,
     ) -> KafkaResult<()> {
-        if start.tell {
-            tell(
-                &self.client,
-                &self.shared,
-                &[(index, start.offset)],
-                START_NOTE,
-            )?;
-        }
         let mut list = TopicPartitionList::new();
         list.add_partition_offset(place.0, place.1, Offset::Offset(signed(start.offset)))?;
         let sought = self.client.seek(
@@ -372,15 +380,16 @@ impl Member {
         if sought.is_err() {
             self.assign_again(&list)?;
         }
+        if self.paused {
+            self.client.pause(&list)?;
+        } else {
+            self.client.resume(&list)?;
+        }
         self.shared
             .lock()
             .assignment
             .started(index, generation, start);
-        if self.paused {
-            self.client.pause(&list)
-        } else {
-            self.client.resume(&list)
-        }
+        Ok(())
     }
 
     /// A partition that the library has stopped (its offset was out of range) cannot be sought in.

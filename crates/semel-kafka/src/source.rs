@@ -149,9 +149,8 @@ impl KafkaSource {
             // Registered before the look, so that nothing that comes in between is missed.
             arrived.as_mut().enable();
             let due = match self.look(limit)? {
-                Found::Batch(batch) => return Ok(Received::Batch(batch)),
-                Found::Drained => return Ok(Received::Drained),
-                Found::Nothing(due) => due,
+                Look::Found(received) => return Ok(received),
+                Look::Wait(due) => due,
             };
             match due {
                 None => arrived.await,
@@ -162,7 +161,7 @@ impl KafkaSource {
         }
     }
 
-    fn look(&self, limit: Limit) -> Result<Found, Fault> {
+    fn look(&self, limit: Limit) -> Result<Look, Fault> {
         let mut state = self.shared.lock();
         if let Some(stop) = state.stop() {
             return Err(stop);
@@ -171,17 +170,33 @@ impl KafkaSource {
             return Err(Fault::down("kafka: the source is closed"));
         }
         let held_some = state.assignment.buffered() > 0;
-        let found = match (state.fault(), state.assignment.take(limit, Instant::now())) {
-            (_, batch @ Found::Batch(_)) => batch,
-            (Some(fault), _) => return Err(fault),
-            (None, found) => found,
+        let due = match state.assignment.take(limit, Instant::now()) {
+            Found::Batch(batch) => {
+                drop(state);
+                if held_some {
+                    self.shared.room();
+                }
+                return Ok(Look::Found(Received::Batch(batch)));
+            }
+            Found::Nothing(due) => due,
         };
-        drop(state);
-        if held_some {
-            self.shared.room();
+        if let Some(fault) = state.fault() {
+            return Err(fault);
         }
-        Ok(found)
+        // Said once, and so only when nothing else is to be said.
+        Ok(if state.assignment.says_drained() {
+            Look::Found(Received::Drained)
+        } else {
+            Look::Wait(due)
+        })
     }
+}
+
+/// What a look brought.
+enum Look {
+    Found(Received),
+    /// Nothing now; something given back is due then.
+    Wait(Option<Instant>),
 }
 
 impl Source for KafkaSource {

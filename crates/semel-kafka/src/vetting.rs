@@ -119,14 +119,11 @@ impl Vetting {
             Ok((probe, committed))
         })
         .await?;
-        let mut ledger = HashMap::new();
-        for (place, name) in &subjects {
-            if let Some(reached) = self.positions.reached(name).await? {
-                ledger.insert(place.clone(), (reached.next, reached.mark));
-            }
-        }
+        let ledger = self.ledger(&subjects).await;
         let start_at = self.start_at;
+        // A probe that is dropped waits for its client's end, so that must not happen on an async thread (TRAPS T52).
         blocking(move || {
+            let mut ledger = ledger?;
             let mut facts = HashMap::new();
             for (place, _) in subjects {
                 let (low, high) = probe.ends(&place)?;
@@ -159,6 +156,20 @@ impl Vetting {
             Ok(facts)
         })
         .await
+    }
+
+    /// The ledger's positions.
+    async fn ledger(
+        &self,
+        subjects: &[(Place, Arc<str>)],
+    ) -> Result<HashMap<Place, (u64, Mark)>, Fault> {
+        let mut ledger = HashMap::new();
+        for (place, name) in subjects {
+            if let Some(reached) = self.positions.reached(name).await? {
+                ledger.insert(place.clone(), (reached.next, reached.mark));
+            }
+        }
+        Ok(ledger)
     }
 }
 

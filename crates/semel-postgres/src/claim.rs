@@ -143,11 +143,13 @@ async fn insert_and_look(
     for row in insert(connection, consumer, news).await? {
         let at = place(&row)?;
         priors[at] = prior(&row)?;
-        if priors[at].is_none() {
+        // A row that says `parked` may have said so before the claim waited for who released it.
+        let may_change = |prior: &Prior| prior.outcome == Outcome::Parked;
+        if priors[at].as_ref().is_none_or(may_change) {
             late.push(at);
         }
     }
-    // Committed while the claim waited for them.
+    // What was committed while the claim waited is seen by a later statement only.
     let keys: Vec<Uuid> = late.iter().map(|&at| uuid(news[at].key)).collect();
     let found = if keys.is_empty() {
         Vec::new()

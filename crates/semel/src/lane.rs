@@ -106,7 +106,9 @@ impl<L: Ledger, H: Handler<L::Unit>> Lane<L, H> {
     pub(crate) async fn run(mut self) {
         while self.fill().await {
             if self.waiting.is_empty() {
-                self.unit_without_messages(Vec::new()).await;
+                // Positions too: the unit that was to write them may have failed.
+                let unwritten = self.shared.tracker.unwritten();
+                self.unit_without_messages(unwritten).await;
                 continue;
             }
             self.deliver().await;

@@ -160,7 +160,8 @@ fn crashes_and_starts_again_and_again_raise_no_alarm(place: Place) {
         "lanes = 4\nlane = \"/id\"\nbatch_count_max = 5",
     ));
     // One at a time: on four lanes money could come before its account.
-    for operation in OPENING {
+    let more = r#"{"op":"transfer","id":"fund-more","debit":"bank","credit":"p1","asset":"EUR","amount":"5000"}"#;
+    for operation in OPENING.into_iter().chain([more]) {
         topic.produce([operation]);
         place.drained(&[]);
     }

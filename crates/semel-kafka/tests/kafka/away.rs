@@ -75,6 +75,30 @@ async fn a_broker_that_goes_away_is_told_and_comes_back_without_our_doing() {
     worker.close().await;
 }
 
+/// What is settled while the broker is away ends a run that waits for the end, as soon as the broker is back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn that_all_is_drained_is_said_behind_an_outage_too() {
+    let cluster = MockCluster::new(1).unwrap();
+    cluster.create_topic("t", 1, 1).unwrap();
+    let brokers = cluster.bootstrap_servers();
+    put(&brokers, "t", &numbers(0..5));
+    let worker = Worker::open(options(&brokers, "t"), &Arc::default()).await;
+    let taken = worker.take(5).await;
+    cluster.broker_down(1).unwrap();
+    until("the outage is told", || worker.source.trouble().is_some()).await;
+    worker.commit(taken).await;
+    let fault = worker.receive(ALL).await.unwrap_err();
+    assert_eq!(fault.class, Class::Down, "{fault}");
+    cluster.broker_up(1).unwrap();
+    let drained = async {
+        while !matches!(worker.receive(ALL).await, Ok(Received::Drained)) {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    soon("the word that all is drained", drained).await;
+    worker.close().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn e041_commits_that_fail_stop_no_fetching_and_are_made_good() {
     let cluster = MockCluster::new(1).unwrap();

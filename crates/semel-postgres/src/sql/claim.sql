@@ -1,7 +1,7 @@
--- Inserts the keys that are not there, in the order given (sorted), and tells what the rows of the others say: nulls for
--- one that was committed while this waited for it, which only a later statement sees. Waits for a transaction that holds
--- an uncommitted row of one of them, up to lock_timeout. Index: semel_ledger_key, as the arbiter and for the look: one
--- descent a key whatever the statistics say (TRAPS T05, T30).
+-- Inserts the keys that are not there, in the order given (sorted), and tells what the rows of the others said when it
+-- began: nulls for one that was committed while this waited for it, which only a later statement sees. Waits for a
+-- transaction that holds an uncommitted row of one of them, up to lock_timeout. Index: semel_ledger_key, as the arbiter,
+-- whatever the statistics say (TRAPS T05), and for the look, as seen.sql (T30).
 WITH claim AS MATERIALIZED (
     SELECT key, fingerprint, field_sums, place
     FROM unnest($4::uuid[], $5::uuid[], $6::bytea[]) WITH ORDINALITY AS claim (key, fingerprint, field_sums, place)

@@ -1,6 +1,7 @@
--- What a unit's deliveries leave besides their outcomes, in one request. Counts further deliveries of known keys: locks the
--- rows in the order given (sorted). Raises the lane's own position rows, never lowers them: no other lane of this life has
--- them. Index: each table's primary key, as the arbiter.
+-- What a unit's deliveries leave besides their outcomes, in one request. Raises the lane's position rows, never lowers
+-- them: only another life's lane of that number may hold them too. Then counts further deliveries of known keys (an
+-- insert in WITH that nobody reads runs last). Locks the rows of each table in the order given (sorted). Index: each
+-- table's primary key, as the arbiter.
 WITH sighting AS (
     INSERT INTO semel_sighting AS known (consumer, key, source, kind, count, partition, position)
     SELECT $1, key, source, kind, count, partition, position

@@ -1,7 +1,7 @@
 //! Claims, copies and parked keys on their way back.
 
 use semel_core::ledger::{Claim, ClaimKind, Claimed, Note, Record, Save, Which};
-use semel_core::{Class, Code, Fingerprint, Ledger, Limit, Outcome, Unit};
+use semel_core::{Class, Code, Fingerprint, Key, Ledger, Limit, Outcome, Unit};
 use semel_postgres::PostgresUnit;
 use semel_sql::Lend;
 
@@ -271,25 +271,42 @@ async fn going_back_behind_the_claims_keeps_them_and_heals_an_error() {
     assert!(world.holds(key(1)).await);
 }
 
-#[tokio::test]
-async fn a_parked_key_is_released_by_one_unit_alone() {
-    let world = World::new().await;
+/// Leaves a key whose row says `parked`.
+async fn park_key(world: &World, key: Key) {
     let parked = Note {
-        key: key(1),
+        key,
         outcome: Outcome::Parked,
         code: Some(Code::new("round")),
         reply: None,
     };
-    settle(
-        &world,
-        0,
-        &world.claims(&[key(1)]),
-        &Record {
-            notes: vec![parked],
-            ..Record::default()
-        },
-    )
-    .await;
+    let record = Record {
+        notes: vec![parked],
+        ..Record::default()
+    };
+    settle(world, 0, &world.claims(&[key]), &record).await;
+}
+
+#[tokio::test]
+async fn t04_a_copy_that_waits_for_a_release_hears_how_it_ended() {
+    let world = World::new().await;
+    park_key(&world, key(1)).await;
+    let mut holder = world.unit(1).await;
+    let released = world.claim_of(key(1), b"content", ClaimKind::Released);
+    holder.claim(&[released]).await.unwrap();
+    let mut waiting = world.unit(2).await;
+    let claims = world.claims(&[key(1)]);
+    let text = "INSERT INTO semel_ledger";
+    let claimed = while_held(&world, &mut waiting, &claims, text, holder, true).await;
+    let Claimed::Seen(prior) = &claimed[0] else {
+        panic!("{claimed:?}");
+    };
+    assert_eq!(prior.outcome, Outcome::Applied);
+}
+
+#[tokio::test]
+async fn a_parked_key_is_released_by_one_unit_alone() {
+    let world = World::new().await;
+    park_key(&world, key(1)).await;
     let copy = settle(&world, 0, &world.claims(&[key(1)]), &Record::default()).await;
     let Claimed::Seen(prior) = &copy[0] else {
         panic!("{copy:?}")
