@@ -92,6 +92,16 @@ impl Fault {
         self.is_marked(Mark::Clash)
     }
 
+    /// The error itself, if it is an `E`, marked or not.
+    #[must_use]
+    pub fn downcast_ref<E: Error + 'static>(&self) -> Option<&E> {
+        let marked = self.error.downcast_ref::<Marked>();
+        match marked {
+            Some(Marked(_, error)) => error.downcast_ref(),
+            None => self.error.downcast_ref(),
+        }
+    }
+
     fn is_marked(&self, mark: Mark) -> bool {
         let marked = self.error.downcast_ref::<Marked>();
         marked.is_some_and(|marked| marked.0 == mark)

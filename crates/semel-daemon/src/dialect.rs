@@ -60,6 +60,17 @@ impl Dialect {
         options.check()
     }
 
+    /// What is wrong with the URL of a pooler in transaction mode, which [`Self::checked`] found right.
+    ///
+    /// # Errors
+    ///
+    /// A sentence.
+    pub(crate) fn pooler_checked(url: &str) -> Result<(), String> {
+        let mut options = semel_postgres::Options::new(url);
+        options.pooler = semel_postgres::Pooler::Transaction;
+        options.check()
+    }
+
     /// The file of a SQLite URL (`sqlite:PATH`, `sqlite://PATH`), relative to the config file's folder. None for a
     /// database in memory.
     pub(crate) fn sqlite_file(url: &str, base: &Path) -> Option<PathBuf> {
@@ -97,5 +108,8 @@ mod tests {
             Dialect::checked("postgres://h/d?sslmode=require"),
             Ok(Dialect::Postgres)
         );
+        let url = "postgres://h/d?options=-c%20x%3Dy";
+        assert_eq!(Dialect::checked(url), Ok(Dialect::Postgres));
+        assert!(Dialect::pooler_checked(url).is_err());
     }
 }

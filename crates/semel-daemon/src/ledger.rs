@@ -88,6 +88,7 @@ impl Place {
     pub(crate) fn postgres(&self, settings: &Settings, tables: Tables) -> semel_postgres::Options {
         let mut options = semel_postgres::Options::new(&self.url);
         options.schema.clone_from(&settings.schema);
+        options.pooler = settings.pooler.into();
         options.migrate = tables == Tables::Ready && settings.migrate;
         options.extensions = wallet::tables(Dialect::Postgres);
         options.connect_timeout_ms = settings.connect_timeout_ms;
@@ -107,7 +108,8 @@ pub(crate) fn place(loaded: &Loaded) -> Result<Place, Failure> {
     let ledger = &loaded.config.ledger;
     let place = Place::of(&ledger.url, &loaded.base)?;
     if place.dialect == Dialect::Postgres {
-        Dialect::schema_checked(&ledger.schema).map_err(Failure::usage)?;
+        let options = place.postgres(ledger, Tables::AsTheyAre);
+        options.check().map_err(Failure::usage)?;
     }
     Ok(place)
 }

@@ -8,10 +8,10 @@ use semel_core::ledger::{Claim, ClaimKind, Claimed, ConsumerId, Prior, SourceId}
 use semel_core::{Code, Fault, FieldSums, Fingerprint, Outcome, Scheme};
 use sqlx::postgres::{PgBindIterExt, PgRow};
 use sqlx::types::Uuid;
-use sqlx::{Encode, PgConnection, Postgres, Row, Type};
+use sqlx::{Encode, Postgres, Row, Type};
 
 use crate::fault::fault;
-use crate::session;
+use crate::session::{self, Session};
 use crate::sql;
 use crate::value::{Instant, uuid};
 
@@ -53,7 +53,7 @@ impl Manner {
 /// # Panics
 /// When the keys are not sorted: two lanes that claim in different orders deadlock (TRAPS T32).
 pub(crate) async fn claim(
-    connection: &mut PgConnection,
+    connection: &mut Session,
     manner: &Manner,
     consumer: ConsumerId,
     claims: &[Claim],
@@ -98,7 +98,7 @@ pub(crate) async fn claim(
 /// Looks for the keys and inserts those that are not there; tells what the others' rows say. `None`, with the
 /// transaction as it was, when another unit committed one of them in between.
 async fn look_and_insert(
-    connection: &mut PgConnection,
+    connection: &mut Session,
     consumer: ConsumerId,
     news: &[&Claim],
 ) -> Result<Option<Vec<Option<Prior>>>, Fault> {
@@ -134,7 +134,7 @@ async fn look_and_insert(
 
 /// Inserts the keys that are not there; tells what the others' rows say.
 async fn insert_and_look(
-    connection: &mut PgConnection,
+    connection: &mut Session,
     consumer: ConsumerId,
     news: &[&Claim],
 ) -> Result<Vec<Option<Prior>>, Fault> {
@@ -191,7 +191,7 @@ fn sums<'a>(claims: &'a [&Claim]) -> impl Encode<'a, Postgres> + Type<Postgres> 
 
 /// Inserts rows; a row for each key that was there.
 async fn insert(
-    connection: &mut PgConnection,
+    connection: &mut Session,
     consumer: ConsumerId,
     claims: &[&Claim],
 ) -> Result<Vec<PgRow>, Fault> {
@@ -221,7 +221,7 @@ async fn insert(
 
 /// Takes parked rows back; the keys that still said `parked`, sorted.
 async fn release(
-    connection: &mut PgConnection,
+    connection: &mut Session,
     consumer: ConsumerId,
     parked: &[Uuid],
 ) -> Result<Vec<Uuid>, Fault> {
@@ -243,7 +243,7 @@ fn keys(row: Result<PgRow, sqlx::Error>) -> Result<Vec<Uuid>, Fault> {
 
 /// What the rows of `known` say, in that order; `None` where there is none.
 async fn read(
-    connection: &mut PgConnection,
+    connection: &mut Session,
     consumer: ConsumerId,
     known: &[Uuid],
 ) -> Result<Vec<Option<Prior>>, Fault> {

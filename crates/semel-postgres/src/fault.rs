@@ -11,8 +11,8 @@ use sqlx::postgres::{PgDatabaseError, PgSeverity};
 /// |---|---|---|
 /// | 40…, 55P03, 57014, 25P03, 25P04 | `Busy` | conflict, deadlock, a timeout: the unit runs again |
 /// | 23505, 23P01 | `Retry`, a clash | another unit's row: the next run sees it. The kinds of handler that can try again inside the unit do; met twice, it is the message's poison |
-/// | 0A000, 55…, XX000 | `Retry` | the schema moved under a plan: the next run sees it, and if it never helps, the attempts run out |
-/// | 08…, 25006, 26000, 28…, 3D000, 53…, 57P…, 58… | `Down` | away, full, starting, stopping, a standby |
+/// | 0A000, 26000, 55…, XX000 | `Retry` | the schema moved under a plan, a statement is gone: the next run sees it, and if it never helps, the attempts run out |
+/// | 08…, 25006, 28…, 3D000, 53…, 57P…, 58… | `Down` | away, full, starting, stopping, a standby |
 /// | 42501, 42P01, 42P10, 42703, 42883, 3F000, XX001, XX002 | `Stop` | a grant, a table or a migration is missing: every message would die of it |
 /// | the rest: 22…, 23…, 42…, P0… | `Poison` | this message breaks the statement |
 #[must_use]
@@ -33,8 +33,8 @@ pub fn classify(error: &sqlx::Error) -> Class {
 fn of_code(code: &str) -> Class {
     match code {
         "55P03" | "57014" | "25P03" | "25P04" => Class::Busy,
-        "23505" | "23P01" | "0A000" | "XX000" => Class::Retry,
-        "25006" | "26000" | "3D000" => Class::Down,
+        "23505" | "23P01" | "0A000" | "26000" | "XX000" => Class::Retry,
+        "25006" | "3D000" => Class::Down,
         "42501" | "42P01" | "42P10" | "42703" | "42883" | "3F000" | "XX001" | "XX002" => {
             Class::Stop
         }
@@ -62,7 +62,6 @@ pub(crate) fn fault(error: sqlx::Error) -> Fault {
 /// that only says that a statement before it failed (25P02) is left to who ran that.
 pub(crate) fn own(fault: Fault) -> Fault {
     let aborted = fault
-        .error
         .downcast_ref::<Told>()
         .is_some_and(|error| has_code(&error.0, "25P02"));
     match fault.class {
@@ -77,7 +76,7 @@ pub(crate) fn is_lock_timeout(error: &sqlx::Error) -> bool {
 }
 
 /// Whether the check before a COMMIT found that the fence is not this transaction's: it asks for a setting that
-/// does not exist, see `lane_prepare.sql`.
+/// does not exist, see `fence_hold.sql`.
 pub(crate) fn is_fence_lost(error: &sqlx::Error) -> bool {
     has_code(error, "42704")
 }
@@ -87,7 +86,7 @@ pub(crate) fn is_clash(error: &sqlx::Error) -> bool {
     has_code(error, "23505") || has_code(error, "23P01")
 }
 
-fn has_code(error: &sqlx::Error, code: &str) -> bool {
+pub(crate) fn has_code(error: &sqlx::Error, code: &str) -> bool {
     error
         .as_database_error()
         .and_then(sqlx::error::DatabaseError::code)
@@ -131,7 +130,7 @@ mod tests {
         ] {
             assert_eq!(of_code(code), Class::Poison, "{code}");
         }
-        for code in ["23505", "23P01", "0A000"] {
+        for code in ["23505", "23P01", "0A000", "26000"] {
             assert_eq!(of_code(code), Class::Retry, "{code}");
         }
         for code in ["42501", "42P01", "42703"] {

@@ -6,18 +6,21 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use semel_core::ledger::{
-    ConsumerId, Enrolled, Enrolment, Fence, LaneId, Parked, Reached, Resolved, SourceId, Which,
+    ConsumerId, Enrolled, Enrolment, Fence, Instance, LaneId, Parked, Reached, Resolved, SourceId,
+    Which,
 };
 use semel_core::{Fault, Ledger, Limit};
 use semel_sql::Migrated;
+use sqlx::Row;
+use sqlx::postgres::PgRow;
 use sqlx::types::Uuid;
-use sqlx::{PgConnection, Row};
 
 use crate::claim::Manner;
-use crate::fault::{fault, is_lock_timeout};
+use crate::fault::{fault, has_code, is_lock_timeout};
 use crate::options::Options;
+use crate::pooler::UnknownPooler;
 use crate::rows::Statements;
-use crate::session::{self, Purpose};
+use crate::session::{self, Purpose, Session, Span};
 use crate::sql;
 use crate::unit::PostgresUnit;
 use crate::{operators, resolve};
@@ -31,7 +34,7 @@ pub(crate) struct Shared {
     /// Statements for the user's tables, made once.
     pub(crate) statements: Statements,
     /// A session for the ledger's own small calls; taken out while one runs, so that a dropped call loses it.
-    desk: Mutex<Option<PgConnection>>,
+    desk: Mutex<Option<Session>>,
     pub(crate) manner: Manner,
 }
 
@@ -65,7 +68,8 @@ impl Shared {
     pub(crate) async fn at_desk<T>(
         &self,
         what: &str,
-        call: impl AsyncFnOnce(&mut PgConnection) -> Result<T, Fault> + Send,
+        span: Span,
+        call: impl AsyncFnOnce(&mut Session) -> Result<T, Fault> + Send,
     ) -> Result<T, Fault>
     where
         T: Send,
@@ -81,7 +85,9 @@ impl Shared {
                 Some(connection) => connection,
                 None => session::open(&self.options, Purpose::Work).await?,
             };
+            connection.begin(span).await.map_err(fault)?;
             let answer = call(&mut connection).await?;
+            connection.commit(span).await.map_err(fault)?;
             *self.desk.lock().unwrap_or_else(PoisonError::into_inner) = Some(connection);
             Ok(answer)
         })
@@ -146,7 +152,7 @@ impl PostgresLedger {
         partition: &str,
     ) -> Result<(), Fault> {
         self.shared
-            .at_desk("forgetting a position", async |connection| {
+            .at_desk("forgetting a position", Span::Each, async |connection| {
                 let forget = sqlx::query(sql!("position_forget"))
                     .bind(consumer.0)
                     .bind(source.0)
@@ -159,16 +165,7 @@ impl PostgresLedger {
     async fn set_up(&self, lane: LaneId) -> Result<PostgresLane, Fault> {
         let mut connection = session::open(&self.shared.options, Purpose::Work).await?;
         ensure_fence(&mut connection, lane).await?;
-        let instance = Uuid::from_bytes(lane.instance.0);
-        sqlx::query(sql!("lane"))
-            .persistent(false)
-            .bind(lane.consumer.0.to_string())
-            .bind(instance.to_string())
-            .bind(lane.lane.to_string())
-            .execute(&mut connection)
-            .await
-            .map_err(fault)?;
-        session::script(&mut connection, sql!("lane_prepare")).await?;
+        connection.name(lane).await?;
         Ok(PostgresLane {
             connection,
             id: lane,
@@ -193,7 +190,7 @@ impl PostgresLedger {
 
 /// One lane's connection, between units.
 pub struct PostgresLane {
-    pub(crate) connection: PgConnection,
+    pub(crate) connection: Session,
     pub(crate) id: LaneId,
     pub(crate) shared: Arc<Shared>,
     /// Units begun on this connection.
@@ -217,18 +214,17 @@ impl PostgresLane {
     }
 
     async fn raise_fence(&mut self) -> Result<Fence, Fault> {
-        let begin = if self.replans() {
-            sql!("unit_begin_replan")
-        } else {
-            sql!("unit_begin")
-        };
         let id = self.id;
-        let rows = sqlx::raw_sql(begin)
-            .fetch_all(&mut self.connection)
-            .await
-            .map_err(fault)?;
-        let unit: i64 = match rows.first() {
-            Some(row) => row.try_get(0).map_err(fault)?,
+        let raised = match self.connection.raise(self.replans()).await {
+            // This session never prepared it, or the unit before let a handler forget it.
+            Err(error) if has_code(&error, "26000") => return Err(Fault::refused(UnknownPooler)),
+            raised => raised.map_err(fault)?,
+        };
+        let unit = match raised {
+            Some(row) if whose(&row).map_err(fault)? != id => {
+                return Err(Fault::refused(UnknownPooler));
+            }
+            Some(row) => row.try_get("unit").map_err(fault)?,
             None => 0,
         };
         let confirmed = self.shared.confirmed(id);
@@ -249,9 +245,19 @@ impl PostgresLane {
     }
 }
 
+/// Whose fence it is that was raised: the session may have been lent to another lane.
+fn whose(row: &PgRow) -> Result<LaneId, sqlx::Error> {
+    let instance: Uuid = row.try_get("instance")?;
+    Ok(LaneId {
+        consumer: ConsumerId(row.try_get("consumer")?),
+        instance: Instance(instance.into_bytes()),
+        lane: row.try_get("lane")?,
+    })
+}
+
 /// Makes sure that the lane's fence row exists. A silent session that still holds it (a half-open connection of
 /// this lane, given up while it began a unit) is ended.
-async fn ensure_fence(connection: &mut PgConnection, lane: LaneId) -> Result<(), Fault> {
+async fn ensure_fence(connection: &mut Session, lane: LaneId) -> Result<(), Fault> {
     match insert_fence(connection, lane).await {
         Err(error) if is_lock_timeout(&error) => {}
         other => return other.map_err(fault),
@@ -260,15 +266,16 @@ async fn ensure_fence(connection: &mut PgConnection, lane: LaneId) -> Result<(),
     insert_fence(connection, lane).await.map_err(fault)
 }
 
-async fn insert_fence(connection: &mut PgConnection, lane: LaneId) -> Result<(), sqlx::Error> {
-    sqlx::query(sql!("fence_insert"))
+async fn insert_fence(connection: &mut Session, lane: LaneId) -> Result<(), sqlx::Error> {
+    connection.begin(Span::Each).await?;
+    let inserted = sqlx::query(sql!("fence_insert"))
         .persistent(false)
         .bind(lane.consumer.0)
         .bind(Uuid::from_bytes(lane.instance.0))
         .bind(lane.lane)
-        .execute(connection)
-        .await
-        .map(drop)
+        .execute(&mut *connection)
+        .await;
+    connection.ended(Span::Each, inserted).await.map(drop)
 }
 
 impl Ledger for PostgresLedger {
@@ -277,7 +284,7 @@ impl Ledger for PostgresLedger {
 
     async fn enroll(&self, enrolment: &Enrolment) -> Result<Enrolled, Fault> {
         self.shared
-            .at_desk("enrolling", async |connection| {
+            .at_desk("enrolling", Span::Whole, async |connection| {
                 operators::enroll(connection, enrolment).await
             })
             .await
@@ -302,16 +309,18 @@ impl Ledger for PostgresLedger {
         let id = lane.id;
         let limit = self.shared.options.call_limit_ms();
         session::within(limit, "leaving a lane", async {
+            lane.connection.begin(Span::Each).await.map_err(fault)?;
             let delete = sqlx::query(sql!("fence_delete"))
                 .bind(id.consumer.0)
                 .bind(Uuid::from_bytes(id.instance.0))
                 .bind(id.lane);
             let deleted = delete.execute(&mut lane.connection).await;
-            deleted.map(drop).map_err(fault)
+            let ended = lane.connection.ended(Span::Each, deleted).await;
+            ended.map(drop).map_err(fault)
         })
         .await?;
         self.shared.forget(id);
-        session::close(lane.connection).await;
+        lane.connection.close().await;
         Ok(())
     }
 
@@ -322,7 +331,7 @@ impl Ledger for PostgresLedger {
         limit: Limit,
     ) -> Result<Vec<Parked>, Fault> {
         self.shared
-            .at_desk("reading parked messages", async |connection| {
+            .at_desk("reading parked messages", Span::Each, async |connection| {
                 operators::parked(connection, consumer, which, limit).await
             })
             .await
@@ -334,7 +343,7 @@ impl Ledger for PostgresLedger {
         source: SourceId,
     ) -> Result<Vec<Reached>, Fault> {
         self.shared
-            .at_desk("reading positions", async |connection| {
+            .at_desk("reading positions", Span::Each, async |connection| {
                 operators::positions(connection, consumer, source).await
             })
             .await

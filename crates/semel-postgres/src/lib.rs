@@ -9,12 +9,14 @@
 //! role that runs consumers.
 
 mod claim;
+mod dress;
 mod fault;
 mod ledger;
 mod migrate;
 mod numeric;
 mod operators;
 mod options;
+mod pooler;
 mod query;
 mod queue;
 mod record;
@@ -26,7 +28,8 @@ mod value;
 
 pub use fault::classify;
 pub use ledger::{PostgresLane, PostgresLedger};
-pub use options::Options;
+pub use options::{Options, Pooler};
+pub use pooler::UnknownPooler;
 pub use queue::{PostgresQueue, QueueOptions};
 pub use semel_sql::{Extension, Migrated, Told};
 pub use unit::PostgresUnit;

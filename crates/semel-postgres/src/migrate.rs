@@ -3,12 +3,13 @@
 
 use semel_core::Fault;
 use semel_sql::{Extension, Migrated, OWN_PART, migration_name, migration_stem};
-use sqlx::{PgConnection, Row};
+use sqlx::Row;
 
 use crate::fault::fault;
 use crate::ledger::PostgresLedger;
 use crate::options::quoted;
-use crate::session::{self, Purpose};
+use crate::pooler;
+use crate::session::{self, Purpose, Session, Span};
 use crate::sql;
 
 /// Semel's own.
@@ -33,8 +34,9 @@ impl PostgresLedger {
         } else {
             Purpose::Migrate
         };
+        pooler::refuse_unknown(options).await?;
         let mut connection = session::open(options, purpose).await?;
-        session::script(&mut connection, sql!("begin")).await?;
+        connection.begin(Span::Whole).await.map_err(fault)?;
         if !dry_run {
             prepare(&mut connection, &options.schema).await?;
         }
@@ -64,14 +66,14 @@ impl PostgresLedger {
                 }
             }
         }
-        session::script(&mut connection, "COMMIT").await?;
-        session::close(connection).await;
+        connection.commit(Span::Whole).await.map_err(fault)?;
+        connection.close().await;
         Ok(migrated)
     }
 }
 
 /// Takes the lock, then makes the schema and its table of migrations.
-async fn prepare(connection: &mut PgConnection, schema: &str) -> Result<(), Fault> {
+async fn prepare(connection: &mut Session, schema: &str) -> Result<(), Fault> {
     let lock = sqlx::query(sql!("schema_lock"))
         .persistent(false)
         .bind(LOCK)
@@ -93,7 +95,7 @@ async fn prepare(connection: &mut PgConnection, schema: &str) -> Result<(), Faul
 }
 
 /// Whether the table of migrations is there.
-async fn exists(connection: &mut PgConnection) -> Result<bool, Fault> {
+async fn exists(connection: &mut Session) -> Result<bool, Fault> {
     let row = sqlx::query(sql!("schema_exists"))
         .persistent(false)
         .fetch_one(connection)
@@ -108,7 +110,7 @@ fn known(part: &Extension) -> i32 {
 }
 
 /// How many migrations of a part are in place.
-async fn version(connection: &mut PgConnection, part: &Extension) -> Result<i32, Fault> {
+async fn version(connection: &mut Session, part: &Extension) -> Result<i32, Fault> {
     let query = sqlx::query(sql!("schema_version"))
         .persistent(false)
         .bind(part.name);
@@ -131,7 +133,7 @@ async fn version(connection: &mut PgConnection, part: &Extension) -> Result<i32,
 /// Runs one migration and records it. Its version is also the least a program must know, until a migration comes
 /// that older programs can live with.
 async fn run(
-    connection: &mut PgConnection,
+    connection: &mut Session,
     part: &str,
     version: i32,
     name: &str,

@@ -8,21 +8,20 @@ use semel_core::ledger::{
     decode_headers,
 };
 use semel_core::{Fault, Key, Limit, Message, Position};
+use sqlx::Row;
 use sqlx::postgres::{PgBindIterExt, PgRow};
 use sqlx::types::Uuid;
-use sqlx::{PgConnection, Row};
 
 use crate::fault::fault;
-use crate::session;
+use crate::session::Session;
 use crate::sql;
 use crate::value::{Instant, key, uuid};
 
-/// Registers a consumer and its sources in one transaction.
+/// Registers a consumer and its sources; the caller's transaction holds them together.
 pub(crate) async fn enroll(
-    connection: &mut PgConnection,
+    connection: &mut Session,
     enrolment: &Enrolment,
 ) -> Result<Enrolled, Fault> {
-    session::script(connection, sql!("begin")).await?;
     let consumer = consumer(connection, enrolment).await?;
     let sources = sources(connection, consumer, &enrolment.sources).await?;
     let sweep = sqlx::query(sql!("fence_sweep")).bind(consumer.0);
@@ -33,7 +32,6 @@ pub(crate) async fn enroll(
         .and_then(|row| row.try_get(0));
     let Instant(now_us) = now.map_err(fault)?;
     let suspects = suspects(connection, consumer).await?;
-    session::script(connection, "COMMIT").await?;
     Ok(Enrolled {
         consumer,
         sources,
@@ -42,7 +40,7 @@ pub(crate) async fn enroll(
     })
 }
 
-async fn suspects(connection: &mut PgConnection, consumer: ConsumerId) -> Result<Vec<i16>, Fault> {
+async fn suspects(connection: &mut Session, consumer: ConsumerId) -> Result<Vec<i16>, Fault> {
     let lanes = sqlx::query_scalar(sql!("suspects"))
         .bind(consumer.0)
         .bind(Uuid::from_bytes(Instance::NO_LIFE.0))
@@ -52,13 +50,10 @@ async fn suspects(connection: &mut PgConnection, consumer: ConsumerId) -> Result
     lanes.map_err(fault)
 }
 
-async fn consumer(
-    connection: &mut PgConnection,
-    enrolment: &Enrolment,
-) -> Result<ConsumerId, Fault> {
+async fn consumer(connection: &mut Session, enrolment: &Enrolment) -> Result<ConsumerId, Fault> {
     let name = &enrolment.consumer;
     let rules = Uuid::from_bytes(enrolment.rules.into_bytes());
-    let find = async |connection: &mut PgConnection| {
+    let find = async |connection: &mut Session| {
         let row = sqlx::query(sql!("consumer_find"))
             .bind(name)
             .fetch_optional(connection)
@@ -98,7 +93,7 @@ async fn consumer(
 }
 
 async fn accept(
-    connection: &mut PgConnection,
+    connection: &mut Session,
     id: i32,
     rules: Uuid,
     enrolment: &Enrolment,
@@ -116,7 +111,7 @@ async fn accept(
 
 /// The numbers of sources in the order of `names`; new names get the next numbers.
 async fn sources(
-    connection: &mut PgConnection,
+    connection: &mut Session,
     consumer: ConsumerId,
     names: &[String],
 ) -> Result<Vec<SourceId>, Fault> {
@@ -168,7 +163,7 @@ async fn sources(
 
 /// Parked messages in key order.
 pub(crate) async fn parked(
-    connection: &mut PgConnection,
+    connection: &mut Session,
     consumer: ConsumerId,
     which: Which<'_>,
     limit: Limit,
@@ -211,7 +206,7 @@ fn size_row(row: &PgRow) -> Result<(Uuid, usize), sqlx::Error> {
 
 /// The parked messages of these keys.
 async fn whole(
-    connection: &mut PgConnection,
+    connection: &mut Session,
     consumer: ConsumerId,
     keys: Vec<Uuid>,
     limit: Limit,
@@ -268,7 +263,7 @@ fn parked_row(row: &PgRow) -> Result<Parked, Fault> {
 
 /// A source's positions: per partition the highest of its lanes.
 pub(crate) async fn positions(
-    connection: &mut PgConnection,
+    connection: &mut Session,
     consumer: ConsumerId,
     source: SourceId,
 ) -> Result<Vec<Reached>, Fault> {

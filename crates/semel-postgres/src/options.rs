@@ -8,6 +8,19 @@ use semel_sql::Extension;
 use sqlx::ConnectOptions;
 use sqlx::postgres::PgConnectOptions;
 
+/// What is between the program and the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Pooler {
+    /// Nothing that mixes sessions: the server itself, or a pooler that gives each connection a session of its own. The
+    /// ledger refuses to open when it finds that this is not so.
+    #[default]
+    None,
+    /// A pooler that lends its sessions for one transaction at a time, such as PgBouncer with `pool_mode = transaction`.
+    /// Settings are made anew in each transaction and statements get no names, which costs a unit a further request for each
+    /// of its statements.
+    Transaction,
+}
+
 /// How to reach the database and how long to wait for it. `Debug` never shows the URL, which may hold a
 /// password.
 #[derive(Clone)]
@@ -16,6 +29,8 @@ pub struct Options {
     pub url: String,
     /// The schema of Semel's tables and, unless qualified, the handler's.
     pub schema: String,
+    /// What is between the program and the server.
+    pub pooler: Pooler,
     /// `statement_timeout` of a unit's statements, ms. The server itself exempts a COMMIT from it, so a wait for a
     /// standby is never cut short (TRAPS T34).
     pub statement_timeout_ms: u64,
@@ -57,6 +72,7 @@ impl Options {
         Self {
             url: url.into(),
             schema: "public".to_owned(),
+            pooler: Pooler::None,
             // A batch of thousands takes tens of ms; a cold index a few seconds.
             statement_timeout_ms: 30_000,
             // Longer than a healthy unit, shorter than a user's patience.
@@ -82,6 +98,13 @@ impl Options {
     /// A sentence, which repeats nothing of the URL but the name of a parameter.
     pub fn check(&self) -> Result<(), String> {
         self.driver()?;
+        if self.pooler == Pooler::Transaction && self.parameters().any(|name| name == "options") {
+            return Err(
+                "the URL's parameter `options` would be refused or lost by a pooler in transaction mode; set it for the role \
+                 (`ALTER ROLE … SET …`)"
+                    .to_owned(),
+            );
+        }
         let bytes = self.schema.len();
         if bytes == 0 || bytes > NAME_BYTES_MAX {
             return Err(format!(
@@ -102,10 +125,7 @@ impl Options {
             return Err("the URL holds a `#`, which would end it; write it as `%23`".to_owned());
         }
         // Before the driver sees them: it would ignore an unknown parameter, and log its value.
-        let query = rest.split_once('?').map_or("", |(_, query)| query);
-        let pairs = query.split('&').filter(|pair| !pair.is_empty());
-        for pair in pairs {
-            let name = pair.split_once('=').map_or("", |(name, _)| name);
+        for name in self.parameters() {
             if PARAMETERS.contains(&name) {
                 continue;
             }
@@ -127,6 +147,13 @@ impl Options {
         })
     }
 
+    /// The names of what stands behind the URL's `?`; empty where there is no name.
+    fn parameters(&self) -> impl Iterator<Item = &str> {
+        let query = self.url.split_once('?').map_or("", |(_, query)| query);
+        let pairs = query.split('&').filter(|pair| !pair.is_empty());
+        pairs.map(|pair| pair.split_once('=').map_or("", |(name, _)| name))
+    }
+
     /// The driver's form.
     ///
     /// # Errors
@@ -137,6 +164,8 @@ impl Options {
         // A staged handler prepares about six statements a table.
         Ok(options
             .application_name("semel")
+            // The server's default is exact since version 12, and poolers refuse to be told.
+            .extra_float_digits(None)
             .statement_cache_capacity(512)
             .disable_statement_logging())
     }
@@ -177,10 +206,11 @@ mod tests {
                 "{url}: {told}"
             );
         }
-        assert_eq!(
-            Options::new("postgres://u:p@h:5433/d?sslmode=require&options=-c%20x%3Dy").check(),
-            Ok(())
-        );
+        let mut options =
+            Options::new("postgres://u:p@h:5433/d?sslmode=require&options=-c%20x%3Dy");
+        assert_eq!(options.check(), Ok(()));
+        options.pooler = Pooler::Transaction;
+        assert!(options.check().unwrap_err().contains("`options`"));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use semel_core::rows::{Query, Register, Value};
 
 use crate::fault::fault;
 use crate::ledger::PostgresLedger;
-use crate::session::{self, Purpose};
+use crate::session::{self, Purpose, Span};
 use crate::value::{Scalar, read_row};
 
 impl Query for PostgresLedger {
@@ -17,6 +17,7 @@ impl Query for PostgresLedger {
         each: &mut (dyn FnMut(&[Value]) -> bool + Send),
     ) -> Result<(), Fault> {
         let mut connection = session::open(&self.shared.options, Purpose::Read).await?;
+        connection.begin(Span::Each).await.map_err(fault)?;
         let mut query = sqlx::query(sql).persistent(false);
         for arg in args {
             query = query.bind(Scalar(arg));
@@ -33,7 +34,8 @@ impl Query for PostgresLedger {
                 }
             }
         }
-        session::close(connection).await;
+        connection.commit(Span::Each).await.map_err(fault)?;
+        connection.close().await;
         Ok(())
     }
 }
@@ -41,7 +43,7 @@ impl Query for PostgresLedger {
 impl Register for PostgresLedger {
     async fn register(&self, sql: &'static str, args: &[Value]) -> Result<(), Fault> {
         self.shared
-            .at_desk("recording a fact", async |connection| {
+            .at_desk("recording a fact", Span::Each, async |connection| {
                 let mut query = sqlx::query(sql).persistent(false);
                 for arg in args {
                     query = query.bind(Scalar(arg));

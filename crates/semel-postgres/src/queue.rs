@@ -17,7 +17,6 @@ use semel_core::source::{
     BoxFuture, Delivery, Limit, Receipt, Received, Settle, Settled, Settlements,
 };
 use semel_core::{Fault, Outgoing, Sink, Source};
-use sqlx::PgConnection;
 use sqlx::types::Uuid;
 use tokio::sync::{Mutex, Notify};
 use tokio::task::JoinHandle;
@@ -25,7 +24,7 @@ use tokio::task::JoinHandle;
 use crate::fault::fault;
 use crate::ledger::PostgresLedger;
 use crate::options::Options;
-use crate::session::{self, Purpose};
+use crate::session::{self, Purpose, Session, Span};
 
 mod desk;
 
@@ -70,8 +69,8 @@ struct Inner {
     /// Names the leases of this handle.
     lease: Uuid,
     reader: Mutex<Reader>,
-    settler: Mutex<Option<PgConnection>>,
-    writer: Mutex<Option<PgConnection>>,
+    settler: Mutex<Option<Session>>,
+    writer: Mutex<Option<Session>>,
     put: Notify,
 }
 
@@ -79,7 +78,7 @@ struct Inner {
 /// one waits for the same task.
 #[derive(Default)]
 struct Reader {
-    connection: Option<PgConnection>,
+    connection: Option<Session>,
     under_way: Option<JoinHandle<Taking>>,
     /// Leased, and not handed out yet.
     buffer: VecDeque<Delivery>,
@@ -87,7 +86,7 @@ struct Reader {
 }
 
 /// A taking's end: its connection, if all went well, and what it found.
-type Taking = (Option<PgConnection>, Result<Found, Fault>);
+type Taking = (Option<Session>, Result<Found, Fault>);
 
 /// What a taking found.
 enum Found {
@@ -113,7 +112,9 @@ impl PostgresQueue {
     pub async fn open(options: Options, name: &str, queue: QueueOptions) -> Result<Self, Fault> {
         PostgresLedger::open(options.clone()).await?;
         let mut connection = session::open(&options, Purpose::Work).await?;
+        connection.begin(Span::Each).await.map_err(fault)?;
         left(&mut connection, name).await?;
+        connection.commit(Span::Each).await.map_err(fault)?;
         let inner = Inner {
             options,
             name: name.into(),
@@ -245,7 +246,7 @@ impl Reader {
 
 impl Inner {
     /// Takes what is visible. Owns its connection, and gives it back when all went well.
-    async fn take(self: Arc<Self>, connection: Option<PgConnection>, limit: Limit) -> Taking {
+    async fn take(self: Arc<Self>, connection: Option<Session>, limit: Limit) -> Taking {
         let taking = session::within(
             self.options.call_limit_ms(),
             "taking from the queue",
@@ -254,6 +255,7 @@ impl Inner {
                     Some(connection) => connection,
                     None => session::open(&self.options, Purpose::Work).await?,
                 };
+                connection.begin(Span::Each).await.map_err(fault)?;
                 let taken = take(
                     &mut connection,
                     &self.name,
@@ -276,6 +278,7 @@ impl Inner {
                             .collect::<Result<_, _>>()?,
                     )
                 };
+                connection.commit(Span::Each).await.map_err(fault)?;
                 Ok((connection, found))
             },
         );
@@ -306,9 +309,9 @@ impl Inner {
     /// Runs a call on a connection of its own, which is kept only when it went well.
     async fn on<T: Send>(
         &self,
-        slot: &Mutex<Option<PgConnection>>,
+        slot: &Mutex<Option<Session>>,
         what: &str,
-        call: impl AsyncFnOnce(&mut PgConnection) -> Result<T, Fault> + Send,
+        call: impl AsyncFnOnce(&mut Session) -> Result<T, Fault> + Send,
     ) -> Result<T, Fault> {
         let mut slot = slot.lock().await;
         let kept = slot.take();
@@ -317,7 +320,9 @@ impl Inner {
                 Some(connection) => connection,
                 None => session::open(&self.options, Purpose::Work).await?,
             };
+            connection.begin(Span::Each).await.map_err(fault)?;
             let answer = call(&mut connection).await?;
+            connection.commit(Span::Each).await.map_err(fault)?;
             Ok((connection, answer))
         })
         .await?;

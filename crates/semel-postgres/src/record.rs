@@ -8,11 +8,12 @@ use semel_core::ledger::{
 };
 use semel_core::{Fault, Key};
 use semel_sql::letter_id;
+use sqlx::Row;
 use sqlx::postgres::PgBindIterExt;
 use sqlx::types::Uuid;
-use sqlx::{PgConnection, Row};
 
 use crate::fault::fault;
+use crate::session::Session;
 use crate::sql;
 use crate::value::{storable, uuid};
 
@@ -20,7 +21,7 @@ use crate::value::{storable, uuid};
 const WAIT_MS_MAX: u64 = 100 * 365 * 86_400_000;
 
 pub(crate) async fn write(
-    connection: &mut PgConnection,
+    connection: &mut Session,
     lane: LaneId,
     record: &Record,
 ) -> Result<Written, Fault> {
@@ -43,7 +44,7 @@ pub(crate) async fn write(
 
 /// Raises attempts; the new counts in the order of `keys`.
 pub(crate) async fn attempt(
-    connection: &mut PgConnection,
+    connection: &mut Session,
     consumer: ConsumerId,
     keys: &[Key],
 ) -> Result<Vec<u32>, Fault> {
@@ -69,7 +70,7 @@ pub(crate) async fn attempt(
 }
 
 async fn by_keys(
-    connection: &mut PgConnection,
+    connection: &mut Session,
     consumer: ConsumerId,
     sql: &'static str,
     keys: &[Key],
@@ -84,7 +85,7 @@ async fn by_keys(
 }
 
 async fn notes(
-    connection: &mut PgConnection,
+    connection: &mut Session,
     consumer: ConsumerId,
     record: &Record,
 ) -> Result<(), Fault> {
@@ -110,7 +111,7 @@ async fn notes(
 }
 
 async fn parks(
-    connection: &mut PgConnection,
+    connection: &mut Session,
     consumer: ConsumerId,
     parks: &[Park],
 ) -> Result<(), Fault> {
@@ -181,7 +182,7 @@ fn counted(letters: &[Letter]) -> BTreeMap<Uuid, Counted<'_>> {
 
 /// Keeps dead letters; how many are new.
 async fn letters(
-    connection: &mut PgConnection,
+    connection: &mut Session,
     consumer: ConsumerId,
     letters: &[Letter],
 ) -> Result<usize, Fault> {
@@ -246,7 +247,7 @@ async fn letters(
 
 /// Counts further deliveries and raises positions.
 async fn trail(
-    connection: &mut PgConnection,
+    connection: &mut Session,
     lane: LaneId,
     sightings: &[Sighting],
     reached: &[Reached],

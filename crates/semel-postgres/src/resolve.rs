@@ -3,12 +3,12 @@
 
 use semel_core::Fault;
 use semel_core::ledger::{Committed, Fence, LaneId, Resolved};
+use sqlx::Row;
 use sqlx::types::Uuid;
-use sqlx::{PgConnection, Row};
 
 use crate::fault::{fault, is_lock_timeout};
 use crate::ledger::Shared;
-use crate::session::{self, Purpose};
+use crate::session::{self, Purpose, Session, Span};
 use crate::sql;
 
 /// How long a resolution may take in all, beyond connecting: two waits for the lock, ending the holder, and a
@@ -24,7 +24,7 @@ pub(crate) async fn resolve(shared: &Shared, fence: Fence) -> Result<Resolved, F
     let unit = session::within(limit, "asking after a lost commit", async {
         let mut connection = session::open(options, Purpose::Resolve).await?;
         let unit = locked(&mut connection, fence.lane).await?;
-        session::close(connection).await;
+        connection.close().await;
         Ok(unit)
     })
     .await?;
@@ -36,7 +36,7 @@ pub(crate) async fn resolve(shared: &Shared, fence: Fence) -> Result<Resolved, F
 }
 
 /// The number on the fence row once nobody else holds it; `None` when the row is gone.
-async fn locked(connection: &mut PgConnection, lane: LaneId) -> Result<Option<i64>, Fault> {
+async fn locked(connection: &mut Session, lane: LaneId) -> Result<Option<i64>, Fault> {
     match touch(connection, lane).await {
         Err(error) if is_lock_timeout(&error) => {}
         other => return other.map_err(fault),
@@ -52,27 +52,30 @@ async fn locked(connection: &mut PgConnection, lane: LaneId) -> Result<Option<i6
     }
 }
 
-/// Writes the fence row and commits. All rows are read, so that the commit is waited for.
-async fn touch(connection: &mut PgConnection, lane: LaneId) -> Result<Option<i64>, sqlx::Error> {
-    let rows = sqlx::query(sql!("fence_resolve"))
+/// Writes the fence row and commits, or leaves nothing open. All rows are read, so that the commit is waited for.
+async fn touch(connection: &mut Session, lane: LaneId) -> Result<Option<i64>, sqlx::Error> {
+    connection.begin(Span::Each).await?;
+    let touched = sqlx::query(sql!("fence_resolve"))
         .bind(lane.consumer.0)
         .bind(Uuid::from_bytes(lane.instance.0))
         .bind(lane.lane)
-        .fetch_all(connection)
-        .await?;
+        .fetch_all(&mut *connection)
+        .await;
+    let rows = connection.ended(Span::Each, touched).await?;
     rows.first().map(|row| row.try_get(0)).transpose()
 }
 
 /// Ends the silent session that holds the fence row.
-pub(crate) async fn evict(connection: &mut PgConnection, lane: LaneId) -> Result<(), Fault> {
-    sqlx::query(sql!("fence_evict"))
+pub(crate) async fn evict(connection: &mut Session, lane: LaneId) -> Result<(), Fault> {
+    connection.begin(Span::Each).await.map_err(fault)?;
+    let evicted = sqlx::query(sql!("fence_evict"))
         .bind(lane.consumer.0)
         .bind(Uuid::from_bytes(lane.instance.0))
         .bind(lane.lane)
-        .fetch_all(connection)
-        .await
-        .map(drop)
-        .map_err(fault)
+        .fetch_all(&mut *connection)
+        .await;
+    let evicted = connection.ended(Span::Each, evicted).await;
+    evicted.map(drop).map_err(fault)
 }
 
 /// Reads the answer out of the number. A unit begins only when the one before it is committed, so anything

@@ -8,9 +8,10 @@ use semel_core::Fault;
 use semel_core::rows::{Change, Column, Delta, Table, Type, Value};
 use sqlx::postgres::PgArguments;
 use sqlx::query::Query;
-use sqlx::{AssertSqlSafe, PgConnection, Postgres};
+use sqlx::{AssertSqlSafe, Postgres};
 
 use crate::fault::fault;
+use crate::session::Session;
 use crate::value::{Cells, read_columns};
 
 mod statement;
@@ -71,7 +72,7 @@ fn query<'q>(sql: &Arc<str>) -> Query<'q, Postgres, PgArguments> {
 
 /// The rows of `ids`, flat.
 pub(crate) async fn read(
-    connection: &mut PgConnection,
+    connection: &mut Session,
     sql: Arc<str>,
     table: &'static Table,
     ids: &[Value],
@@ -87,7 +88,7 @@ pub(crate) async fn read(
 
 /// The rows of a statement that answers with an array a column, flat.
 async fn fetch(
-    connection: &mut PgConnection,
+    connection: &mut Session,
     query: Query<'_, Postgres, PgArguments>,
     columns: impl Iterator<Item = &'static Column>,
 ) -> Result<Vec<Value>, Fault> {
@@ -97,7 +98,7 @@ async fn fetch(
 
 /// Inserts rows; how many went in.
 pub(crate) async fn insert(
-    connection: &mut PgConnection,
+    connection: &mut Session,
     acts: &Acts,
     table: &'static Table,
     values: &[Value],
@@ -112,7 +113,7 @@ pub(crate) async fn insert(
 /// Inserts rows that are new by construction; none where one of them is there after all, and the transaction
 /// waits for its way back then.
 pub(crate) async fn append(
-    connection: &mut PgConnection,
+    connection: &mut Session,
     acts: &Acts,
     table: &'static Table,
     values: &[Value],
@@ -145,7 +146,7 @@ fn whole_rows<'q>(
 
 /// Sets the changing columns of rows; how many were found.
 pub(crate) async fn update(
-    connection: &mut PgConnection,
+    connection: &mut Session,
     acts: &Acts,
     table: &'static Table,
     values: &[Value],
@@ -171,7 +172,7 @@ fn count(done: Result<sqlx::postgres::PgQueryResult, sqlx::Error>) -> Result<usi
 
 /// Adds to counters; identities and counters as they are now, flat.
 pub(crate) async fn add(
-    connection: &mut PgConnection,
+    connection: &mut Session,
     acts: &Acts,
     table: &'static Table,
     deltas: &[Delta],
@@ -182,7 +183,7 @@ pub(crate) async fn add(
 
 /// Adds to counters; how many rows took their delta.
 pub(crate) async fn raise(
-    connection: &mut PgConnection,
+    connection: &mut Session,
     acts: &Acts,
     table: &'static Table,
     deltas: &[Delta],

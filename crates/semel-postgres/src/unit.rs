@@ -10,7 +10,6 @@ use semel_sql::{Lend, Tx, Watch};
 
 use crate::fault::{classify, fault, is_fence_lost, own, proves_rollback};
 use crate::ledger::PostgresLane;
-use crate::sql;
 use crate::{claim, record, session};
 
 /// An open unit of work. Dropping it closes the connection, which rolls it back.
@@ -133,11 +132,8 @@ impl Unit for PostgresUnit {
             return Commit::RolledBack(dropped_call());
         }
         // The fence is checked in the same request, right before the COMMIT, which runs only if the check passed.
-        match sqlx::raw_sql(sql!("unit_commit"))
-            .execute(&mut self.lane.connection)
-            .await
-        {
-            Ok(_) => {
+        match self.lane.connection.hold_and_commit().await {
+            Ok(()) => {
                 self.lane.shared.confirm(self.fence);
                 Commit::Committed(Committed::witnessed(self.fence), self.lane)
             }
@@ -161,7 +157,7 @@ impl Lend for PostgresUnit {
 
     fn lend(&mut self) -> Tx<'_, sqlx::Postgres> {
         self.watch.lent();
-        Tx::new(&mut self.lane.connection, &mut self.watch)
+        self.lane.connection.lend(&mut self.watch)
     }
 
     fn verdict(&self) -> Option<Fault> {

@@ -1,13 +1,48 @@
-//! The ledger and the queue under the suite's laws, each law in a schema of its own.
+//! The ledger and the queue under the suite's laws, each law in a schema of its own: at the server itself, and behind a
+//! pooler that lends its sessions for a transaction at a time.
 
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 use semel_core::ledger::ConsumerId;
 use semel_core::rows::{Query, Value};
 use semel_core::{Fault, Key, Outgoing, Sink, Source};
-use semel_postgres::{Options, PostgresLedger, PostgresQueue, QueueOptions};
+use semel_postgres::{Options, Pooler, PostgresLedger, PostgresQueue, QueueOptions};
 use semel_storm::suite::{Features, Kept, LedgerRig, SinkRig, SourceRig};
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
+
+/// How the server is reached.
+trait Way: Send + Sync + 'static {
+    fn options() -> Options;
+}
+
+/// At its own port.
+struct Direct;
+
+impl Way for Direct {
+    fn options() -> Options {
+        Options::new(url("SEMEL_TEST_POSTGRES_URL"))
+    }
+}
+
+/// Behind a pooler with few sessions, which no other law shares.
+struct Pooled;
+
+impl Way for Pooled {
+    fn options() -> Options {
+        let url = url("SEMEL_TEST_PGBOUNCER_URL");
+        let (server, _) = url.rsplit_once('/').expect("a URL with a database");
+        let mut options = Options::new(format!("{server}/suite_{:016x}", rand::random::<u64>()));
+        options.pooler = Pooler::Transaction;
+        options
+    }
+}
+
+fn url(name: &str) -> String {
+    std::env::var(name).unwrap_or_else(|_| {
+        panic!("{name} is not set: run `scripts/test`, which starts PostgreSQL and a pooler and sets it")
+    })
+}
 
 /// A schema that is dropped with it.
 struct Schema(Options);
@@ -17,10 +52,8 @@ fn ok<T>(result: Result<T, Fault>) -> T {
 }
 
 impl Schema {
-    fn new() -> Self {
-        let url = std::env::var("SEMEL_TEST_POSTGRES_URL")
-            .expect("SEMEL_TEST_POSTGRES_URL is not set: run `scripts/test`, which starts PostgreSQL and sets it");
-        let mut options = Options::new(url);
+    fn new<W: Way>() -> Self {
+        let mut options = W::options();
         options.schema = format!("suite {:016x}", rand::random::<u64>());
         Self(options)
     }
@@ -28,7 +61,7 @@ impl Schema {
 
 impl Drop for Schema {
     fn drop(&mut self) {
-        let Options { url, schema, .. } = self.0.clone();
+        let (url, schema) = (Direct::options().url, self.0.schema.clone());
         // The test's runtime is busy dropping this. A session left behind may hold a lock: then the schema
         // stays, and goes with the service's data folder.
         let dropping = std::thread::spawn(move || {
@@ -51,9 +84,9 @@ impl Drop for Schema {
     }
 }
 
-struct Ledger(Schema);
+struct Ledger<W>(Schema, PhantomData<W>);
 
-impl Ledger {
+impl<W: Way> Ledger<W> {
     /// Rows of a query, as a word and a count.
     async fn rows(&self, sql: &'static str, args: &[Value]) -> Vec<(String, i64)> {
         let mut rows = Vec::new();
@@ -69,11 +102,11 @@ impl Ledger {
     }
 }
 
-impl LedgerRig for Ledger {
+impl<W: Way> LedgerRig for Ledger<W> {
     type Ledger = PostgresLedger;
 
     async fn fresh() -> Self {
-        Self(Schema::new())
+        Self(Schema::new::<W>(), PhantomData)
     }
 
     async fn open(&self) -> PostgresLedger {
@@ -97,9 +130,9 @@ impl LedgerRig for Ledger {
     }
 }
 
-struct Queue(Schema);
+struct Queue<W>(Schema, PhantomData<W>);
 
-impl Queue {
+impl<W: Way> Queue<W> {
     async fn queue(&self) -> PostgresQueue {
         // What a dropped opening held comes again soon.
         let options = QueueOptions { visibility_ms: 500 };
@@ -107,7 +140,7 @@ impl Queue {
     }
 }
 
-impl SourceRig for Queue {
+impl<W: Way> SourceRig for Queue<W> {
     const FEATURES: Features = Features {
         headers: true,
         message_key: true,
@@ -120,10 +153,10 @@ impl SourceRig for Queue {
     };
 
     async fn fresh() -> Self {
-        let schema = Schema::new();
+        let schema = Schema::new::<W>();
         // The queue's table comes with the ledger's.
         drop(ok(PostgresLedger::open(schema.0.clone()).await));
-        Self(schema)
+        Self(schema, PhantomData)
     }
 
     async fn put(&self, messages: &[Outgoing]) {
@@ -135,7 +168,7 @@ impl SourceRig for Queue {
     }
 }
 
-impl SinkRig for Queue {
+impl<W: Way> SinkRig for Queue<W> {
     const FEATURES: Features = <Self as SourceRig>::FEATURES;
 
     async fn fresh() -> Self {
@@ -152,13 +185,27 @@ impl SinkRig for Queue {
 }
 
 mod ledger {
-    semel_storm::ledger_laws!(super::Ledger);
+    semel_storm::ledger_laws!(super::Ledger<super::Direct>);
 }
 
 mod source {
-    semel_storm::source_laws!(super::Queue);
+    semel_storm::source_laws!(super::Queue<super::Direct>);
 }
 
 mod sink {
-    semel_storm::sink_laws!(super::Queue);
+    semel_storm::sink_laws!(super::Queue<super::Direct>);
+}
+
+mod t22_behind_a_pooler {
+    mod ledger {
+        semel_storm::ledger_laws!(crate::Ledger<crate::Pooled>);
+    }
+
+    mod source {
+        semel_storm::source_laws!(crate::Queue<crate::Pooled>);
+    }
+
+    mod sink {
+        semel_storm::sink_laws!(crate::Queue<crate::Pooled>);
+    }
 }

@@ -5,6 +5,7 @@
 //! so that a swallowed error can never be committed around (TRAPS T01, T07, T17, T64). No dialect is known
 //! here; each ledger crate brings its own classification of errors.
 
+mod apart;
 mod handler;
 mod lend;
 mod letter;
@@ -14,6 +15,7 @@ mod told;
 mod tx;
 mod watch;
 
+pub use apart::{Apart, Names};
 pub use handler::{Bound, PerMessage, bind};
 pub use lend::Lend;
 pub use letter::letter_id;

@@ -12,6 +12,7 @@ use futures_util::{FutureExt, StreamExt, future, stream};
 
 use sqlx::{Database, Either, Error, Execute, Executor, SqlStr};
 
+use crate::apart::{Apart, Names};
 use crate::watch::Watch;
 
 /// The unit's open transaction, lent for one message.
@@ -35,12 +36,38 @@ use crate::watch::Watch;
 pub struct Tx<'t, DB: Database> {
     connection: &'t mut DB::Connection,
     watch: &'t mut Watch,
+    names: Names,
 }
 
 impl<'t, DB: Database> Tx<'t, DB> {
     /// Called by units that lend their connection. Everything run through it is recorded in `watch`.
     pub const fn new(connection: &'t mut DB::Connection, watch: &'t mut Watch) -> Self {
-        Self { connection, watch }
+        Self {
+            connection,
+            watch,
+            names: Names::Kept,
+        }
+    }
+
+    /// The same, and no statement leaves a name behind in the session: behind a pooler it is somebody else's a moment
+    /// later (TRAPS T22). Such a `Tx` prepares nothing ahead.
+    #[must_use]
+    pub fn nameless(self) -> Self {
+        Self {
+            names: Names::None,
+            ..self
+        }
+    }
+
+    /// Whether a statement may be prepared ahead of its run.
+    fn admit_ahead(&mut self, sql: &str) -> Result<(), Error> {
+        match self.names {
+            Names::Kept => self.watch.admit(sql),
+            Names::None => self.watch.refuse(
+                "a statement that is prepared ahead keeps a name in the session, which behind a pooler is soon somebody \
+                 else's; run the query itself (TRAPS T22)",
+            ),
+        }
     }
 }
 
@@ -67,8 +94,8 @@ where
         'c: 'e,
         E: 'q + Execute<'q, DB>,
     {
-        let query = Admitted::<DB>::of(query);
-        match self.watch.admit(query.sql.as_str()) {
+        let query = Apart::<DB>::of(query, self.names);
+        match self.watch.admit(query.text()) {
             Ok(()) => Watched::new(self.watch, self.connection.fetch_many(query)).boxed(),
             Err(error) => stream::once(future::ready(Err(error))).boxed(),
         }
@@ -82,8 +109,8 @@ where
         'c: 'e,
         E: 'q + Execute<'q, DB>,
     {
-        let query = Admitted::<DB>::of(query);
-        match self.watch.admit(query.sql.as_str()) {
+        let query = Apart::<DB>::of(query, self.names);
+        match self.watch.admit(query.text()) {
             Ok(()) => Watched::new(self.watch, self.connection.fetch_optional(query)).boxed(),
             Err(error) => future::ready(Err(error)).boxed(),
         }
@@ -97,7 +124,7 @@ where
     where
         'c: 'e,
     {
-        match self.watch.admit(sql.as_str()) {
+        match self.admit_ahead(sql.as_str()) {
             Ok(()) => {
                 Watched::new(self.watch, self.connection.prepare_with(sql, parameters)).boxed()
             }
@@ -111,47 +138,10 @@ where
     where
         'c: 'e,
     {
-        match self.watch.admit(sql.as_str()) {
+        match self.admit_ahead(sql.as_str()) {
             Ok(()) => Watched::new(self.watch, self.connection.describe(sql)).boxed(),
             Err(error) => future::ready(Err(error)).boxed(),
         }
-    }
-}
-
-/// A query taken apart, since reading its text consumes it.
-struct Admitted<DB: Database> {
-    statement: Option<DB::Statement>,
-    arguments: Option<Result<Option<DB::Arguments>, sqlx::error::BoxDynError>>,
-    persistent: bool,
-    sql: SqlStr,
-}
-
-impl<DB: Database> Admitted<DB> {
-    fn of<'q>(mut query: impl Execute<'q, DB>) -> Self {
-        Self {
-            statement: query.statement().cloned(),
-            arguments: Some(query.take_arguments()),
-            persistent: query.persistent(),
-            sql: query.sql(),
-        }
-    }
-}
-
-impl<DB: Database> Execute<'_, DB> for Admitted<DB> {
-    fn sql(self) -> SqlStr {
-        self.sql
-    }
-
-    fn statement(&self) -> Option<&DB::Statement> {
-        self.statement.as_ref()
-    }
-
-    fn take_arguments(&mut self) -> Result<Option<DB::Arguments>, sqlx::error::BoxDynError> {
-        self.arguments.take().unwrap_or(Ok(None))
-    }
-
-    fn persistent(&self) -> bool {
-        self.persistent
     }
 }
 

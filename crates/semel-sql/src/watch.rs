@@ -106,14 +106,18 @@ impl Watch {
                 Ok(())
             }
             Text::Controls(word) => {
-                let error = format!(
+                self.refuse(&format!(
                     "`{word}` is not for a handler: the unit of work begins, saves and commits by itself; \
                      return a `Fault` to undo what this message did"
-                );
-                self.fail(Class::Poison, || error.clone());
-                Err(sqlx::Error::InvalidArgument(error))
+                ))
             }
         }
+    }
+
+    /// Runs nothing, and remembers why.
+    pub(crate) fn refuse(&mut self, why: &str) -> Result<(), sqlx::Error> {
+        self.fail(Class::Poison, || why.to_owned());
+        Err(sqlx::Error::InvalidArgument(why.to_owned()))
     }
 
     fn fail(&mut self, class: Class, detail: impl FnOnce() -> String) {

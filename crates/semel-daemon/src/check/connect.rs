@@ -1,6 +1,7 @@
 //! `check --connect`: what only a look at the ledger and the sources can tell. Nothing is made or changed.
 
 use semel_core::Class;
+use semel_postgres::UnknownPooler;
 use semel_wallet::Reader;
 
 use super::{Code, Finding, Level};
@@ -113,7 +114,9 @@ async fn database(
     match migrate::pending(loaded, &place).await {
         Ok(migrated) => Ok(migrated.applied),
         Err(fault) => {
-            let code = if fault.class == Class::Stop {
+            let code = if fault.downcast_ref::<UnknownPooler>().is_some() {
+                Code::UnknownPooler
+            } else if fault.class == Class::Stop {
                 Code::LedgerSchema
             } else {
                 away

@@ -129,6 +129,8 @@ codes! {
     SourceAway = "0503",
     /// The wallet's house account was not opened.
     NoHouse = "0504",
+    /// A pooler that the config does not tell of lends its sessions to others.
+    UnknownPooler = "0505",
     /// A partition would not start: the ledger and the broker disagree.
     Disagree = "0601",
     /// The broker removed messages before they were handled.

@@ -9,7 +9,7 @@ use semel_core::{Pointer, key::BadRule};
 
 use super::{Code, Finding, Level};
 use crate::config::{
-    Consumer, Fingerprint, HandlerKind, House, Http, Loaded, Source, Wallet, Whole, nearest,
+    Consumer, Fingerprint, HandlerKind, House, Http, Loaded, Pooler, Source, Wallet, Whole, nearest,
 };
 use crate::dialect::Dialect;
 use crate::sources;
@@ -76,7 +76,12 @@ impl Rules<'_> {
         if let Some(url) = url {
             self.url(url, &["ledger", "url"]);
         }
-        if matches!(url.and_then(Dialect::of), Some(Dialect::Sqlite)) && ledger.schema != "public" {
+        let sqlite = matches!(url.and_then(Dialect::of), Some(Dialect::Sqlite));
+        if sqlite && ledger.pooler != Pooler::None {
+            let message = "`ledger.pooler` has no effect on SQLite; remove it";
+            self.warning(Code::NoEffect, &["ledger", "pooler"], message);
+        }
+        if sqlite && ledger.schema != "public" {
             let message = "`ledger.schema` has no effect on SQLite; remove it";
             self.warning(Code::NoEffect, &["ledger", "schema"], message);
         } else if let Err(message) = Dialect::schema_checked(&ledger.schema) {
@@ -102,7 +107,13 @@ impl Rules<'_> {
                     self.error(Code::NoFolder, path, message);
                 }
             }
-            Ok(Dialect::Postgres) => {}
+            Ok(Dialect::Postgres) => {
+                if self.loaded.config.ledger.pooler == Pooler::Transaction
+                    && let Err(message) = Dialect::pooler_checked(url)
+                {
+                    self.error(Code::LedgerUrl, path, message);
+                }
+            }
         }
     }
 

@@ -15,6 +15,10 @@ pub(crate) struct Ledger {
     #[serde(default = "public")]
     #[schemars(length(min = 1))]
     pub(crate) schema: String,
+    /// PostgreSQL: what is between Semel and the server. Semel refuses to work behind a pooler in transaction mode that this
+    /// does not tell it of.
+    #[serde(default)]
+    pub(crate) pooler: Pooler,
     /// Does `run` bring an empty or older store up to date by itself? If not, `semel migrate` has to.
     #[serde(default = "yes")]
     pub(crate) migrate: bool,
@@ -35,6 +39,26 @@ pub(crate) struct Ledger {
     #[serde(default = "idle_in_transaction_timeout_ms")]
     #[schemars(range(min = 1))]
     pub(crate) idle_in_transaction_timeout_ms: u64,
+}
+
+/// A pooler of connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Pooler {
+    /// The server itself, or a pooler that gives each connection a session of its own.
+    #[default]
+    None,
+    /// A pooler that lends its sessions for one transaction at a time, such as PgBouncer with `pool_mode = transaction`.
+    Transaction,
+}
+
+impl From<Pooler> for semel_postgres::Pooler {
+    fn from(pooler: Pooler) -> Self {
+        match pooler {
+            Pooler::None => Self::None,
+            Pooler::Transaction => Self::Transaction,
+        }
+    }
 }
 
 fn public() -> String {

@@ -22,7 +22,7 @@ pub(crate) use consumer::{
     Consumer, DuplicateReply, Fingerprint, HandlerKind, House, LateWin, Wallet, Whole,
 };
 pub(crate) use http::Http;
-pub(crate) use ledger::Ledger;
+pub(crate) use ledger::{Ledger, Pooler};
 pub(crate) use reference::reference;
 pub(crate) use secret::{Secret, masked};
 pub(crate) use shape::nearest;

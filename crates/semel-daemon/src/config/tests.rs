@@ -69,7 +69,7 @@ fn an_unknown_key_is_told_with_its_line_and_the_nearest_known_name() {
         mistakes("[ledger]", "[ledger]\nfrobnicate = 1"),
         [
             "semel.toml:2: unknown key `frobnicate`; known here: `connect_timeout_ms`, `idle_in_transaction_timeout_ms`, \
-          `lock_timeout_ms`, `migrate`, `schema`, `statement_timeout_ms`, `url` [SEMEL-0103]"
+          `lock_timeout_ms`, `migrate`, `pooler`, `schema`, `statement_timeout_ms`, `url` [SEMEL-0103]"
         ]
     );
     assert_eq!(

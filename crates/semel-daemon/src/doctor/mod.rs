@@ -83,8 +83,13 @@ pub(crate) async fn doctor(path: &Path, style: Style) -> Result<Exit, Failure> {
         ..Report::default()
     };
     report.findings.extend(check::connected(&loaded).await);
-    let away = |finding: &Finding| matches!(finding.code, Code::LedgerAway | Code::LedgerSchema);
-    // A ledger that is away, or not made yet, was told of just now.
+    let away = |finding: &Finding| {
+        matches!(
+            finding.code,
+            Code::LedgerAway | Code::LedgerSchema | Code::UnknownPooler
+        )
+    };
+    // A ledger that is away, behind a pooler that nobody told of, or not made yet, was told of just now.
     if !report.findings.iter().any(away) && !report.findings.iter().any(bad_url) {
         let dialect = ledger::place(&loaded)?.dialect;
         let ledger = ledger::open(&loaded, Tables::AsTheyAre).await?;
@@ -157,7 +162,12 @@ impl Report {
     /// A part that cannot be reached leaves the answer open; else an error is a no.
     fn exit(&self) -> Exit {
         let errors = || self.findings.iter().filter(|finding| finding.is_error());
-        if errors().any(|finding| matches!(finding.code, Code::LedgerAway | Code::SourceAway)) {
+        if errors().any(|finding| {
+            matches!(
+                finding.code,
+                Code::LedgerAway | Code::SourceAway | Code::UnknownPooler
+            )
+        }) {
             Exit::Away
         } else if errors().next().is_some() {
             Exit::No

@@ -4,7 +4,7 @@ use semel_core::rows::Query;
 
 use super::warning;
 use crate::check::{Code, Finding};
-use crate::config::{Loaded, Source};
+use crate::config::{Loaded, Pooler, Source};
 use crate::exit::Failure;
 use crate::inspect::{Statements, rows};
 
@@ -55,7 +55,12 @@ pub(super) async fn findings(
             if error { finding } else { warning(finding) }
         })
         .collect::<Vec<_>>();
-    if let Some((error, message)) = room(&server, needed(loaded), running) {
+    // Behind a pooler the lanes share a few sessions, and a client waits its turn.
+    let room = match loaded.config.ledger.pooler {
+        Pooler::None => room(&server, needed(loaded), running),
+        Pooler::Transaction => None,
+    };
+    if let Some((error, message)) = room {
         let finding = loaded.finding(Code::FewConnections, &["ledger", "url"], message);
         findings.push(if error { finding } else { warning(finding) });
     }

@@ -237,6 +237,11 @@ fn a_ledger_url_must_be_one_and_its_folder_must_be_there() {
         ("sqlite::memory:", "SEMEL-0401"),
         ("sqlite:a.db?mode=ro", "SEMEL-0401"),
         ("sqlite:none/semel.db", "SEMEL-0402"),
+        // Behind a pooler in transaction mode, of the key below.
+        (
+            "postgres://h/d?options=-c%20x%3Dy\"\npooler = \"transaction",
+            "SEMEL-0401",
+        ),
     ] {
         place.write(
             "semel.toml",
@@ -251,15 +256,14 @@ fn a_ledger_url_must_be_one_and_its_folder_must_be_there() {
             (&code.into(), &"semel.toml:2".into())
         );
     }
-    place.write(
-        "semel.toml",
-        format!(
-            "[ledger]\nurl = \"sqlite:a.db\"\nschema = \"x\"\n{}",
-            consumer("")
-        ),
-    );
-    let report = place.json(&["check"]).ok().object();
-    assert_eq!(report["findings"][0]["code"], "SEMEL-0403");
+    for idle in ["schema = \"x\"", "pooler = \"transaction\""] {
+        place.write(
+            "semel.toml",
+            format!("[ledger]\nurl = \"sqlite:a.db\"\n{idle}\n{}", consumer("")),
+        );
+        let report = place.json(&["check"]).ok().object();
+        assert_eq!(report["findings"][0]["code"], "SEMEL-0403");
+    }
 }
 
 #[test]

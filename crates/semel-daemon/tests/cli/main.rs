@@ -13,6 +13,7 @@ mod exits;
 mod kill;
 mod parked;
 mod place;
+mod pooler;
 mod port;
 mod proxy;
 mod rewind;

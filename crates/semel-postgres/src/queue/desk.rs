@@ -6,11 +6,12 @@ use bytes::Bytes;
 use semel_core::ledger::decode_headers;
 use semel_core::source::Limit;
 use semel_core::{Fault, Message, Outgoing, Position};
+use sqlx::Row;
 use sqlx::postgres::{PgBindIterExt, PgRow};
 use sqlx::types::Uuid;
-use sqlx::{PgConnection, Row};
 
 use super::{fault, stamped};
+use crate::session::Session;
 use crate::sql;
 use crate::value::Instant;
 
@@ -69,7 +70,7 @@ impl Taken {
 
 /// Leases what is visible, in the order of ids.
 pub(super) async fn take(
-    connection: &mut PgConnection,
+    connection: &mut Session,
     queue: &str,
     lease: Uuid,
     visibility_ms: u64,
@@ -96,7 +97,7 @@ pub(super) async fn take(
 }
 
 /// Whether any row is left, leased or not.
-pub(super) async fn left(connection: &mut PgConnection, queue: &str) -> Result<bool, Fault> {
+pub(super) async fn left(connection: &mut Session, queue: &str) -> Result<bool, Fault> {
     let row = sqlx::query(sql!("queue_left"))
         .bind(queue)
         .fetch_one(connection)
@@ -106,7 +107,7 @@ pub(super) async fn left(connection: &mut PgConnection, queue: &str) -> Result<b
 
 /// Deletes what is done; how many leases were still ours.
 pub(super) async fn acks(
-    connection: &mut PgConnection,
+    connection: &mut Session,
     lease: Uuid,
     done: &[(i64, i32)],
 ) -> Result<usize, Fault> {
@@ -125,7 +126,7 @@ pub(super) async fn acks(
 
 /// Gives leases back.
 pub(super) async fn nacks(
-    connection: &mut PgConnection,
+    connection: &mut Session,
     lease: Uuid,
     again: &[(i64, i32, i64)],
 ) -> Result<(), Fault> {
@@ -145,7 +146,7 @@ pub(super) async fn nacks(
 
 /// Appends messages in order.
 pub(super) async fn put(
-    connection: &mut PgConnection,
+    connection: &mut Session,
     queue: &str,
     messages: &[Outgoing],
 ) -> Result<(), Fault> {

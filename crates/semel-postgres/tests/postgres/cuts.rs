@@ -114,7 +114,10 @@ struct Tally {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn t03_e016_every_cut_at_every_request_is_resolved_to_the_truth() {
-    let world = World::with(|o| o.resolve_wait_ms = 30).await;
+    every_cut(&World::with(|o| o.resolve_wait_ms = 30).await).await;
+}
+
+pub(crate) async fn every_cut(world: &World) {
     run(
         &mut world.psql().await,
         "CREATE TABLE effect (key uuid PRIMARY KEY)",
@@ -131,7 +134,7 @@ async fn t03_e016_every_cut_at_every_request_is_resolved_to_the_truth() {
             loop {
                 keys += 1;
                 if !one_cut(
-                    &world,
+                    world,
                     &hurt_ledger,
                     &proxy,
                     (warm, how, request),
@@ -154,7 +157,6 @@ async fn t03_e016_every_cut_at_every_request_is_resolved_to_the_truth() {
             );
         }
     }
-    println!("{tally:?}");
     assert!(tally.cuts >= 200, "{tally:?}");
     assert!(
         tally.unknown_committed > 0 && tally.unknown > tally.unknown_committed,
@@ -256,7 +258,10 @@ async fn again(world: &World, keyed: Keyed, place: &str, psql: &mut PgConnection
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn t33_a_half_open_connection_is_given_up_and_its_silent_session_ended() {
-    let world = World::with(|o| o.resolve_wait_ms = 30).await;
+    half_open(&World::with(|o| o.resolve_wait_ms = 30).await).await;
+}
+
+pub(crate) async fn half_open(world: &World) {
     let proxy = Proxy::before(&world.options.url).await;
     let hurt_ledger = world.again(|o| o.url.clone_from(&proxy.url)).await;
     let lane = hurt_ledger.connect(world.lane_id(0)).await.unwrap();

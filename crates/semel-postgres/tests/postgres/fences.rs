@@ -119,7 +119,10 @@ async fn t03_a_commit_dropped_after_one_poll_is_resolved() {
 
 #[tokio::test]
 async fn t23_a_session_ended_while_idle_rolls_its_unit_back() {
-    let world = World::new().await;
+    ended_while_idle(&World::new().await).await;
+}
+
+pub(crate) async fn ended_while_idle(world: &World) {
     for n in 1..=2 {
         let mut unit = world.unit(0).await;
         let fence = unit.fence();
@@ -159,7 +162,10 @@ async fn t23_a_session_ended_while_idle_rolls_its_unit_back() {
 
 #[tokio::test]
 async fn t65_a_session_ended_in_its_commit_is_unknown_and_resolved() {
-    let world = World::new().await;
+    ended_in_its_commit(&World::new().await).await;
+}
+
+pub(crate) async fn ended_in_its_commit(world: &World) {
     let mut psql = world.psql().await;
     slow_commits(&mut psql).await;
     let mut unit = world.unit(0).await;
@@ -186,7 +192,10 @@ async fn t65_a_session_ended_in_its_commit_is_unknown_and_resolved() {
 
 #[tokio::test]
 async fn t66_a_holder_that_may_still_commit_is_waited_for_and_never_cut_short() {
-    let world = World::with(|o| o.resolve_wait_ms = 50).await;
+    holder_may_commit(&World::with(|o| o.resolve_wait_ms = 50).await).await;
+}
+
+pub(crate) async fn holder_may_commit(world: &World) {
     let mut psql = world.psql().await;
     slow_commits(&mut psql).await;
     let proxy = Proxy::before(&world.options.url).await;

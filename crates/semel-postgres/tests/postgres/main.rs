@@ -10,6 +10,7 @@ mod cuts;
 mod fences;
 mod migrations;
 mod plans;
+mod pooler;
 mod proxy;
 mod queue;
 mod records;

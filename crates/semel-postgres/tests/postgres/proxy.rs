@@ -50,6 +50,8 @@ struct Plan {
     reached: Notify,
     /// Ends connections that were left open.
     released: Notify,
+    /// Where new connections go.
+    server: std::sync::Mutex<String>,
 }
 
 /// A proxy before a server.
@@ -72,12 +74,20 @@ impl Proxy {
             done: AtomicBool::new(false),
             reached: Notify::new(),
             released: Notify::new(),
+            server: std::sync::Mutex::new(server.to_owned()),
         });
-        tokio::spawn(accept(listener, server.to_owned(), Arc::clone(&plan)));
+        tokio::spawn(accept(listener, Arc::clone(&plan)));
         Self {
             plan,
             url: format!("{head}@127.0.0.1:{port}/{database}?sslmode=disable"),
         }
+    }
+
+    /// From now on new connections go to the server of this URL.
+    pub(crate) fn turn(&self, url: &str) {
+        let (_, rest) = url.split_once('@').expect("a URL with a user");
+        let (server, _) = rest.split_once('/').expect("a URL with a database");
+        server.clone_into(&mut self.plan.server.lock().unwrap());
     }
 
     /// Hurts the connection at the `request`-th request from now, counted from 1.
@@ -106,8 +116,9 @@ impl Proxy {
     }
 }
 
-async fn accept(listener: TcpListener, server: String, plan: Arc<Plan>) {
+async fn accept(listener: TcpListener, plan: Arc<Plan>) {
     while let Ok((client, _)) = listener.accept().await {
+        let server = plan.server.lock().unwrap().clone();
         let server = TcpStream::connect(&server)
             .await
             .expect("the server answers");

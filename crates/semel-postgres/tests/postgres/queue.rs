@@ -23,7 +23,7 @@ async fn queue(world: &World, visibility_ms: u64) -> PostgresQueue {
         .unwrap()
 }
 
-fn outgoing(n: u64) -> Outgoing {
+pub(crate) fn outgoing(n: u64) -> Outgoing {
     Outgoing {
         key: Some(key(n)),
         payload: Some(format!("message {n}").into()),

@@ -8,7 +8,7 @@ use semel_core::ledger::{
     Sighting, SightingKind, SourceId,
 };
 use semel_core::{Fault, FieldSums, Fingerprint, Key, Ledger, Message, Scheme, Unit};
-use semel_postgres::{Options, PostgresLane, PostgresLedger, PostgresUnit};
+use semel_postgres::{Options, Pooler, PostgresLane, PostgresLedger, PostgresUnit};
 use sqlx::{AssertSqlSafe, Connection, PgConnection, Row};
 
 pub(crate) struct World {
@@ -24,6 +24,14 @@ pub(crate) fn url() -> String {
         .expect("SEMEL_TEST_POSTGRES_URL is not set: run `scripts/test`, which starts PostgreSQL and sets it")
 }
 
+/// A pooler that lends few sessions for a transaction at a time, and a name for a pool of one's own.
+pub(crate) fn pooler_url() -> String {
+    let url = std::env::var("SEMEL_TEST_PGBOUNCER_URL")
+        .expect("SEMEL_TEST_PGBOUNCER_URL is not set: run `scripts/test`, which starts a pooler and sets it");
+    let (server, _) = url.rsplit_once('/').expect("a URL with a database");
+    format!("{server}/test_{:016x}", rand::random::<u64>())
+}
+
 pub(crate) fn enrolment() -> Enrolment {
     Enrolment {
         consumer: "wallet".to_owned(),
@@ -37,6 +45,16 @@ pub(crate) fn enrolment() -> Enrolment {
 impl World {
     pub(crate) async fn new() -> Self {
         Self::with(|_| {}).await
+    }
+
+    /// Behind a pooler that lends its sessions.
+    pub(crate) async fn pooled(change: impl FnOnce(&mut Options)) -> Self {
+        Self::with(|options| {
+            options.url = pooler_url();
+            options.pooler = Pooler::Transaction;
+            change(options);
+        })
+        .await
     }
 
     pub(crate) async fn with(change: impl FnOnce(&mut Options)) -> Self {
@@ -66,9 +84,9 @@ impl World {
             .expect("PostgreSQL answers")
     }
 
-    /// A plain session on the world's schema.
+    /// A plain session on the world's schema, at the server itself.
     pub(crate) async fn psql(&self) -> PgConnection {
-        let mut connection = PgConnection::connect(&self.options.url)
+        let mut connection = PgConnection::connect(&url())
             .await
             .expect("PostgreSQL answers");
         run(
@@ -138,7 +156,7 @@ impl World {
 
 impl Drop for World {
     fn drop(&mut self) {
-        let (url, schema) = (self.options.url.clone(), self.options.schema.clone());
+        let (url, schema) = (url(), self.options.schema.clone());
         // A test's runtime may be gone, so the schema is dropped on one of its own. A session that the test left
         // behind may still hold a lock: then the schema stays, and the service's data folder is thrown away.
         let dropping = std::thread::spawn(move || {

@@ -1,0 +1,2 @@
+-- Locks nothing, and cannot write: it may run on a standby.
+BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY
