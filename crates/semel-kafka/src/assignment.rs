@@ -324,6 +324,11 @@ impl Assignment {
         drained && !std::mem::replace(&mut self.drained_said, true)
     }
 
+    /// Whether the group has answered.
+    pub(crate) const fn is_assigned(&self) -> bool {
+        self.assigned
+    }
+
     fn is_drained(&self) -> bool {
         self.assigned && self.ours().all(|(_, partition)| partition.is_drained())
     }

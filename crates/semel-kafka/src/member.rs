@@ -39,6 +39,8 @@ const TURN_COUNT_MAX: usize = 1_000;
 /// Everything handed out is settled, and the position that says so is still with an idle lane: its unit
 /// follows at once. After this it is the next owner's redelivery.
 const LATE_POSITION: Duration = Duration::from_millis(250);
+/// A group that gives no answer for so long waits for a member that died: an operator must not take that for a hang.
+const GROUP_SLOW: Duration = Duration::from_secs(3);
 /// How often a lost broker is looked for.
 const KNOCK: Duration = Duration::from_secs(1);
 /// Whether a partition is at its end is asked again after this long where the broker did not answer.
@@ -253,6 +255,8 @@ pub(crate) struct Member {
     tuning: Tuning,
     told_at: Instant,
     knocked_at: Instant,
+    /// Since when the group's first answer is waited for, until it came or that was told.
+    joining_since: Option<Instant>,
     full_since: Option<Instant>,
     paused: bool,
     turn: Turn,
@@ -267,6 +271,7 @@ impl Member {
             tuning,
             told_at: now,
             knocked_at: now,
+            joining_since: Some(now),
             full_since: None,
             paused: false,
             turn: Turn::new(tuning.limits),
@@ -280,6 +285,7 @@ impl Member {
             self.tell_when_due();
             let soon = self.start_ready();
             self.knock();
+            self.tell_slow_group();
             self.poll(if soon { POLL_SOON } else { POLL });
         }
         self.close();
@@ -406,6 +412,21 @@ impl Member {
             all.set_partition_offset(element.topic(), element.partition(), element.offset())?;
         }
         self.client.assign(&all)
+    }
+
+    /// Says once that the group lets this member wait.
+    fn tell_slow_group(&mut self) {
+        let Some(since) = self.joining_since else {
+            return;
+        };
+        if self.shared.lock().assignment.is_assigned() {
+            self.joining_since = None;
+        } else if since.elapsed() >= GROUP_SLOW {
+            self.joining_since = None;
+            tracing::warn!(
+                "kafka: the group has given this member no partitions yet; one that died without a goodbye keeps its own for `session_timeout_ms`"
+            );
+        }
     }
 
     /// Looks for a broker that was lost: nothing else would tell that it is back while no record comes.

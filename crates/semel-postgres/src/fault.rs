@@ -58,14 +58,18 @@ pub(crate) fn fault(error: sqlx::Error) -> Fault {
     }
 }
 
-/// A fault of Semel's own statements: what would be a message's poison in the user's is a reason to stop here. One
-/// that only says that a statement before it failed (25P02) is left to who ran that.
+/// A fault of Semel's own statements: what would be a message's poison in the user's is a reason to stop here, and a
+/// statement that the session lost, or whose plan is too old, asks for another session and counts against no message.
+/// One that only says that a statement before it failed (25P02) is left to who ran that.
 pub(crate) fn own(fault: Fault) -> Fault {
-    let aborted = fault
-        .downcast_ref::<Told>()
-        .is_some_and(|error| has_code(&error.0, "25P02"));
+    let has = |code| {
+        let told = fault.downcast_ref::<Told>();
+        told.is_some_and(|error| has_code(&error.0, code))
+    };
+    let (aborted, stale) = (has("25P02"), has("26000") || has("0A000"));
     match fault.class {
         Class::Poison | Class::Unclassified if !aborted => Fault::stop(fault.error),
+        Class::Retry if stale => Fault::down(fault.error),
         _ => fault,
     }
 }

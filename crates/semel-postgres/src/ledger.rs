@@ -16,7 +16,7 @@ use sqlx::postgres::PgRow;
 use sqlx::types::Uuid;
 
 use crate::claim::Manner;
-use crate::fault::{fault, has_code, is_lock_timeout};
+use crate::fault::{fault, has_code, is_lock_timeout, own};
 use crate::options::Options;
 use crate::pooler::UnknownPooler;
 use crate::rows::Statements;
@@ -216,15 +216,22 @@ impl PostgresLane {
     async fn raise_fence(&mut self) -> Result<Fence, Fault> {
         let id = self.id;
         let raised = match self.connection.raise(self.replans()).await {
-            // This session never prepared it, or the unit before let a handler forget it.
-            Err(error) if has_code(&error, "26000") => return Err(Fault::refused(UnknownPooler)),
-            raised => raised.map_err(fault)?,
-        };
-        let unit = match raised {
-            Some(row) if whose(&row).map_err(fault)? != id => {
+            // This session never prepared it, or the unit before let a handler forget it; or it does not know the lane's
+            // name, wholly or any more.
+            Err(error)
+                if ["26000", "42704", "22P02"]
+                    .iter()
+                    .any(|code| has_code(&error, code)) =>
+            {
                 return Err(Fault::refused(UnknownPooler));
             }
-            Some(row) => row.try_get("unit").map_err(fault)?,
+            raised => raised.map_err(fault).map_err(own)?,
+        };
+        let unit = match raised {
+            Some(row) if whose(&row).map_err(fault).map_err(own)? != id => {
+                return Err(Fault::refused(UnknownPooler));
+            }
+            Some(row) => row.try_get("unit").map_err(fault).map_err(own)?,
             None => 0,
         };
         let confirmed = self.shared.confirmed(id);

@@ -184,7 +184,8 @@ impl<'c> Executor<'c> for &'c mut Session {
 fn no_primary(error: Error) -> Error {
     if has_code(&error, "0A000") {
         let told = format!(
-            "{error}; the ledger needs the primary: has the pooler been pointed at a standby?"
+            "{error}; the ledger needs the primary: has the pooler been pointed at a standby? (A migration of `semel_fence` does \
+             this once, too.)"
         );
         Error::Io(std::io::Error::other(told))
     } else {

@@ -33,8 +33,9 @@ struct Entry {
     _permit: Option<OwnedSemaphorePermit>,
 }
 
-/// What an entry holds: itself, a mark of up to 64 bytes and its reference count.
-pub(crate) const ENTRY_BYTES: usize = 160;
+/// What an entry holds: itself, a mark of up to 64 bytes with its reference count, and the place that the source keeps for
+/// it (some 200 bytes in Kafka's).
+pub(crate) const ENTRY_BYTES: usize = 384;
 
 /// Deliveries of one partition that are not yet behind its position.
 #[derive(Debug, Default)]
