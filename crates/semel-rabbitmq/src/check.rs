@@ -85,13 +85,20 @@ impl RabbitOptions {
     }
 }
 
-/// Connects as a source would, consumes nothing for long, and tells how the queue is.
+/// Connects as a source would, consumes nothing for long, and tells how the queue is. One that is not there yet and that
+/// a start would declare holds nothing.
 ///
 /// # Errors
 /// `Down` with a [`Refusal`] inside: what a start would fail with.
 pub async fn inspect(options: &RabbitOptions) -> Result<Depth, Fault> {
     options.validate().map_err(down)?;
-    Session::look(options).await.map_err(down)
+    match Session::look(options).await {
+        Err(Refusal::NoQueue { .. }) if options.declare != Declare::Passive => Ok(Depth {
+            ready: 0,
+            consumers: 0,
+        }),
+        looked => looked.map_err(down),
+    }
 }
 
 #[cfg(test)]

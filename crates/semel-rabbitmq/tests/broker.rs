@@ -353,9 +353,12 @@ async fn a_queue_is_declared_when_told_so_and_another_one_of_its_name_is_refused
         declare: Declare::Quorum,
         ..brisk(&url(), &queue)
     };
+    let look = || within("a look", inspect(&quorum));
+    let depth = look().await.unwrap();
+    assert_eq!((depth.ready, depth.consumers), (0, 0), "a start makes it");
     open(quorum.clone()).await.close().await;
     open(quorum.clone()).await.close().await;
-    let depth = within("a look", inspect(&quorum)).await.unwrap();
+    let depth = look().await.unwrap();
     assert_eq!((depth.ready, depth.consumers), (0, 0));
     let refusal = refused(RabbitOptions {
         declare: Declare::Classic,
