@@ -1,6 +1,7 @@
 //! `examples/three-sources` on the real brokers: what comes by Kafka, by RabbitMQ and by file is one operation.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::process::Command;
 
 use serde_json::{Value, json};
@@ -19,7 +20,6 @@ fn example(place: &Place, topic: &Topic, rabbit: &Rabbit) -> Vec<(&'static str, 
         ("TOPIC", topic.name.clone()),
         ("RABBITMQ_URL", rabbit.url.clone()),
         ("QUEUE", rabbit.queue.clone()),
-        ("SEMEL", env!("CARGO_BIN_EXE_semel").to_owned()),
     ]
 }
 
@@ -28,9 +28,14 @@ fn one_operation_by_three_ways_is_one_operation() {
     let place = Place::new(Backend::Sqlite);
     let (topic, rabbit) = (Topic::with("three", &[]), Rabbit::queue("three"));
     let variables = example(&place, &topic, &rabbit);
+    // As a reader runs it: `semel` is found on the PATH.
+    let folder = Path::new(env!("CARGO_BIN_EXE_semel")).parent().unwrap();
+    let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
     let run = Command::new("bash")
         .arg(place.path().join("run"))
         .envs(variables.clone())
+        .env_remove("SEMEL")
+        .env("PATH", path)
         .output()
         .unwrap();
     let (out, err) = (
