@@ -10,6 +10,7 @@ mod commands;
 mod config;
 mod doctor;
 mod exits;
+mod grants;
 mod kill;
 mod parked;
 mod place;
