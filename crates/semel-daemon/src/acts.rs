@@ -24,13 +24,20 @@ impl By {
     /// Who is not named is who the system says.
     pub(crate) fn new(who: Option<&str>, why: Option<&str>) -> Self {
         let names = ["USER", "LOGNAME"].map(std::env::var);
-        let known = names.into_iter().flatten().find(|name| !name.is_empty());
-        let who = who.map(str::to_owned).or(known);
+        let known = || names.into_iter().flatten().find(|name| !name.is_empty());
+        let who = who.map(str::to_owned).or_else(known).or_else(account);
         Self {
             who: who.unwrap_or_else(|| "unknown".to_owned()),
             why: why.unwrap_or_default().to_owned(),
         }
     }
+}
+
+/// The name of the account that the process runs as: services and containers have no `USER`.
+fn account() -> Option<String> {
+    let said = std::process::Command::new("id").arg("-un").output().ok()?;
+    let name = String::from_utf8(said.stdout).ok()?.trim().to_owned();
+    (said.status.success() && !name.is_empty()).then_some(name)
 }
 
 /// An act, as it is told.

@@ -14,7 +14,9 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 )]
 #[command(
     after_help = "Exit codes: 0 done; 1 the answer is no; 2 usage or config error; 3 a database or broker is away or \
-    refuses us; 4 stopped to protect data; 130/143 drained after SIGINT/SIGTERM."
+    refuses us; 4 stopped to protect data; 130/143 drained after SIGINT/SIGTERM.\n\n\
+    Logs go to stderr, warnings by default. The environment variable SEMEL_LOG chooses others: SEMEL_LOG=info, or by crate \
+    SEMEL_LOG=warn,semel_kafka=debug."
 )]
 pub(crate) struct Cli {
     /// The config file.
@@ -189,6 +191,10 @@ pub(crate) struct Key {
 
 /// Send a file's lines to a queue, topic or exchange.
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Lines have no message key: a topic with several partitions spreads them, and their order holds within one \
+    partition only."
+)]
 pub(crate) struct Publish {
     /// A source of the config that can be written to.
     #[arg(value_name = "SOURCE-OR-SINK")]

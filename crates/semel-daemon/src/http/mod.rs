@@ -44,7 +44,12 @@ impl Port {
     pub(crate) async fn open(http: &Http) -> Result<Self, Failure> {
         let address = http.address().map_err(Failure::usage)?;
         let away = |error: std::io::Error| {
-            let message = format!("http.listen: `{address}` cannot be listened at: {error}");
+            let hint = if error.kind() == std::io::ErrorKind::AddrInUse {
+                "; another instance or program listens there: give each its own `listen`"
+            } else {
+                ""
+            };
+            let message = format!("http.listen: `{address}` cannot be listened at: {error}{hint}");
             Failure::new(Exit::Away, message)
         };
         let listener = tokio::net::TcpListener::bind(address).await.map_err(away)?;

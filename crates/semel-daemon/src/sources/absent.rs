@@ -12,7 +12,7 @@ use semel_core::{Fault, Sink};
 use super::Opened;
 use crate::check::{Code, Finding};
 use crate::cli;
-use crate::config::Loaded;
+use crate::config::{self, Loaded};
 use crate::doctor::{Reading, Standing};
 use crate::exit::Failure;
 use crate::rewind::Step;
@@ -54,7 +54,15 @@ pub(super) async fn set_back<S>(_: &Loaded, _: &S, _: &[Step]) -> Result<(), Fai
 }
 
 pub(super) fn findings<S>(loaded: &Loaded, name: &str, _: &S, _: u64) -> Vec<Finding> {
-    vec![loaded.finding(Code::NotInThisBuild, &["sources", name, "type"], MESSAGE)]
+    let kind = loaded
+        .config
+        .sources
+        .get(name)
+        .map_or("", config::Source::kind);
+    let message = format!(
+        "this build of semel has no `{kind}`; `cargo build --release -p semel-daemon` makes one with all sources"
+    );
+    vec![loaded.finding(Code::NotInThisBuild, &["sources", name, "type"], message)]
 }
 
 pub(super) async fn try_to_reach<S>(_: &Loaded, _: &S) -> Result<(), String> {

@@ -334,4 +334,5 @@ fn an_address_that_is_taken_is_exit_code_3() {
     let ran = place.semel(&["run", "--until-idle"]);
     assert_eq!(ran.code, 3, "{ran:?}");
     assert!(ran.err.contains("http.listen"), "{}", ran.err);
+    assert!(ran.err.contains("its own `listen`"), "{}", ran.err);
 }
