@@ -11,6 +11,9 @@ use semel_core::ledger::{Mark, Reached};
 use semel_core::source::{Settle, Settlement};
 use semel_core::{Delivery, Limit, Message, Receipt};
 
+use crate::verdict;
+use crate::watch::Anchor;
+
 /// The next generation. One count for the whole process: a receipt of a source that was closed and opened
 /// again is worth nothing at the new one.
 static GENERATIONS: AtomicU64 = AtomicU64::new(1);
@@ -62,6 +65,10 @@ pub(crate) struct Partition {
     reached: u64,
     /// Told to the broker.
     told: u64,
+    /// A record that is known, to be read anew now and then: its offset and mark.
+    anchor: Option<(u64, Mark)>,
+    /// The topic is another one: nothing more is told of this partition but that.
+    alarm: bool,
 }
 
 /// The life of an assigned partition.
@@ -226,6 +233,9 @@ impl Assignment {
             return;
         }
         partition.read_next = held.offset + 1;
+        if partition.anchor.is_none() {
+            partition.anchor = Some((held.offset, held.mark.clone()));
+        }
         partition.at_end = false;
         partition.waiting.push_back(held);
         self.buffered += size;
@@ -386,10 +396,60 @@ impl Assignment {
             .filter(|(index, p)| {
                 asked(index)
                     && matches!(p.phase, Phase::Live | Phase::Leaving)
+                    && !p.alarm
                     && p.reached > p.told
             })
             .map(|(index, p)| (index, p.reached))
             .collect()
+    }
+
+    /// A record before the start is known to be the one that the ledger has handled.
+    pub(crate) fn anchor(&mut self, index: Index, generation: u64, record: (u64, Mark)) {
+        if let Some(partition) = self.current(index, generation) {
+            partition.anchor = Some(record);
+        }
+    }
+
+    /// The known records of live partitions.
+    pub(crate) fn anchors(&self) -> Vec<Anchor> {
+        self.ours()
+            .filter(|(_, p)| p.phase == Phase::Live)
+            .filter_map(|(index, p)| {
+                let (offset, mark) = p.anchor.clone()?;
+                Some(Anchor {
+                    index,
+                    generation: p.generation,
+                    place: (p.topic.to_string(), p.number),
+                    offset,
+                    mark,
+                })
+            })
+            .collect()
+    }
+
+    /// The broker has removed the known record.
+    pub(crate) fn lift_anchor(&mut self, index: Index, generation: u64) {
+        if let Some(partition) = self.current(index, generation) {
+            partition.anchor = None;
+        }
+    }
+
+    /// The topic is another one. Nothing more is handed out of it; the reason to stop, unless none of it is ours any more.
+    pub(crate) fn alarm(&mut self, topic: &str) -> Option<String> {
+        let mut told = None;
+        for partition in &mut self.partitions {
+            if *partition.topic == *topic && partition.phase == Phase::Live {
+                partition.alarm = true;
+                told.get_or_insert_with(|| verdict::made_again(&partition.name));
+            }
+        }
+        told
+    }
+
+    /// The partitions whose topic is another one, with how far they are read.
+    pub(crate) fn alarms(&self) -> Vec<(Index, u64)> {
+        let alarmed = self.ours().filter(|(_, p)| p.alarm);
+        alarmed.map(|(index, p)| (index, p.reached)).collect()
     }
 
     /// The broker has confirmed this.
@@ -439,6 +499,8 @@ impl Partition {
             at_end: false,
             reached: 0,
             told: 0,
+            anchor: None,
+            alarm: false,
         }
     }
 
@@ -447,6 +509,8 @@ impl Partition {
         self.out.clear();
         self.returned.clear();
         self.at_end = false;
+        self.anchor = None;
+        self.alarm = false;
         // A receipt of the generation that ended must not find the next one.
         self.generation = 0;
         self.forget_waiting()

@@ -32,6 +32,7 @@ mod source;
 mod turn;
 mod verdict;
 mod vetting;
+mod watch;
 
 pub use operate::{PartitionReport, Pulse, inspect, retention_ms, rewind};
 pub use options::{Assignor, ClientOptions, KafkaOptions, KafkaSinkOptions, StartAt};

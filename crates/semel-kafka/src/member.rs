@@ -18,7 +18,7 @@ use tokio::runtime::Handle;
 use crate::assignment::{Index, Phase, Start};
 use crate::complaint::Complaints;
 use crate::fault::{classify, is_away};
-use crate::probe::{NOTE, START_NOTE, signed};
+use crate::probe::{ALARM_NOTE, NOTE, START_NOTE, signed};
 use crate::record::Limits;
 use crate::shared::{Shared, Trouble};
 use crate::turn::Turn;
@@ -257,6 +257,8 @@ pub(crate) struct Member {
     knocked_at: Instant,
     /// Since when the group's first answer is waited for, until it came or that was told.
     joining_since: Option<Instant>,
+    /// The broker knows that a topic is another one.
+    alarmed: bool,
     full_since: Option<Instant>,
     paused: bool,
     turn: Turn,
@@ -272,6 +274,7 @@ impl Member {
             told_at: now,
             knocked_at: now,
             joining_since: Some(now),
+            alarmed: false,
             full_since: None,
             paused: false,
             turn: Turn::new(tuning.limits),
@@ -283,6 +286,7 @@ impl Member {
         let _end = End(self.shared.clone());
         while !self.shared.lock().closing {
             self.tell_when_due();
+            self.tell_alarms();
             let soon = self.start_ready();
             self.knock();
             self.tell_slow_group();
@@ -309,6 +313,20 @@ impl Member {
             // A rebalance is under way or the coordinator moves: the next interval tries again, and
             // fetching goes on meanwhile (E041).
             Err(error) => tracing::debug!(%error, "kafka: positions not told yet"),
+        }
+    }
+
+    /// Tells the broker, for every later start, that a topic is another one. Once is enough, so a failure is tried again
+    /// at the end.
+    fn tell_alarms(&mut self) {
+        if self.alarmed {
+            return;
+        }
+        let alarms = self.shared.lock().assignment.alarms();
+        let told = tell(&self.client, &self.shared, &alarms, ALARM_NOTE);
+        self.alarmed = !alarms.is_empty() && told.is_ok();
+        if let Err(error) = told {
+            tracing::error!(%error, "kafka: that the topic was made again is not told to the broker; a later start may not know it");
         }
     }
 
@@ -632,7 +650,8 @@ impl Member {
 
     /// Tells what is reached and leaves the group. `close` waits for this with a deadline and goes on
     /// without it (TRAPS T52).
-    fn close(self) {
+    fn close(mut self) {
+        self.tell_alarms();
         let untold = self.shared.lock().assignment.untold(None);
         if let Err(error) = tell(&self.client, &self.shared, &untold, NOTE) {
             tracing::info!(%error, "kafka: not told at the end; the next start sees duplicates");

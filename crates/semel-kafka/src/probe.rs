@@ -22,6 +22,8 @@ use crate::{mark, options};
 pub(crate) const START_NOTE: &str = "semel start";
 /// Bears all other commits.
 pub(crate) const NOTE: &str = "semel";
+/// The metadata of an offset whose topic turned out to be another one than was read.
+pub(crate) const ALARM_NOTE: &str = "semel: made again";
 
 /// A client that is silent for so long has said what there was: shorter than it waits between two connections.
 const COMPLAINING: Duration = Duration::from_millis(50);
@@ -107,10 +109,15 @@ impl Probe {
             if let Offset::Offset(offset) = element.offset()
                 && let Ok(next) = u64::try_from(offset)
             {
-                let is_start = element.metadata() == START_NOTE;
+                let note = element.metadata();
+                let (is_start, is_alarm) = (note == START_NOTE, note == ALARM_NOTE);
                 found.insert(
                     place(element.topic(), element.partition()),
-                    verdict::Offset { next, is_start },
+                    verdict::Offset {
+                        next,
+                        is_start,
+                        is_alarm,
+                    },
                 );
             }
         }

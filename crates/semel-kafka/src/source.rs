@@ -85,6 +85,7 @@ impl KafkaSource {
             timeout,
             start_at: options.start_at,
         };
+        tokio::spawn(crate::watch::run(vetting.clone()));
         let context = Context {
             shared: shared.clone(),
             vetting,

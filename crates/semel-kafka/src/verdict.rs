@@ -3,6 +3,7 @@
 //!
 //! | ledger's position | group's offset | then |
 //! |---|---|---|
+//! | any | told with an alarm | stop: the topic was made again while it was read |
 //! | beyond the partition's end, or its mark is not the record's | any | stop: the topic was made again |
 //! | `next` | more than `next` | stop: the database lost commits it had confirmed |
 //! | `next` | `next` or less | start at the group's offset: ordinary redelivery, counted as replay |
@@ -42,6 +43,8 @@ pub(crate) struct Offset {
     pub(crate) next: u64,
     /// Semel told it as the place of a first start, before anything was handled.
     pub(crate) is_start: bool,
+    /// Semel told with it that the topic was made again while it was read.
+    pub(crate) is_alarm: bool,
 }
 
 /// The record before the ledger's position, read again.
@@ -69,10 +72,23 @@ pub(crate) enum Verdict {
 
 /// Judges one partition.
 pub(crate) fn judge(name: &str, facts: &Facts, start_at: StartAt) -> Verdict {
+    if facts.committed.is_some_and(|committed| committed.is_alarm) {
+        return Verdict::Stop(made_again(name));
+    }
     match &facts.ledger {
         Some((next, _)) => known(name, *next, facts),
         None => first(name, facts, start_at),
     }
+}
+
+/// Why a partition stops whose topic is another one since it is read. A later start stops as well, until an operator has
+/// decided: the ledger's position is one of the new topic by then, and looks right.
+pub(crate) fn made_again(name: &str) -> String {
+    format!(
+        "kafka {name}: the topic was deleted and made again while it was read. Reading went on at the old one's offset, so \
+         records of the new one below it may never have been handed out. `semel rewind SOURCE --partition {name} --to 0` \
+         reads the new topic from its beginning (what is known comes out as duplicates), for each of its partitions"
+    )
 }
 
 fn known(name: &str, next: u64, facts: &Facts) -> Verdict {
@@ -177,6 +193,7 @@ mod tests {
             committed: committed.map(|next| Offset {
                 next,
                 is_start: false,
+                is_alarm: false,
             }),
             ledger: ledger.map(|next| (next, Mark::new())),
             low: 10,
@@ -307,6 +324,7 @@ mod tests {
         again.committed = Some(Offset {
             next: 70,
             is_start: true,
+            is_alarm: false,
         });
         assert_eq!(started(&again, StartAt::Latest), (70, false, 0));
     }

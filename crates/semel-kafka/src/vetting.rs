@@ -96,10 +96,15 @@ impl Vetting {
                         tracing::warn!(partition = %subject.name, offset = start.offset, "the group's offset is gone (expired or deleted); the ledger's position stands in for it");
                     }
                     tracing::info!(partition = %subject.name, offset = start.offset, end = start.end, "assigned");
-                    self.shared
-                        .lock()
-                        .assignment
-                        .vetted(subject.index, subject.generation, start);
+                    let mut state = self.shared.lock();
+                    let (index, generation) = (subject.index, subject.generation);
+                    state.assignment.vetted(index, generation, start);
+                    if facts.before == Before::Same
+                        && let Some((next, mark)) = &facts.ledger
+                    {
+                        let record = (next.saturating_sub(1), mark.clone());
+                        state.assignment.anchor(index, generation, record);
+                    }
                 }
             }
         }

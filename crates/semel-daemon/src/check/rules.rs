@@ -172,18 +172,14 @@ impl Rules<'_> {
                 self.error(Code::SameSource, &["sources", name], message);
             }
             Source::Queue(queue) => {
-                if readers.len() > 1 {
-                    let message = format!(
-                        "{} consumers read `sources.{name}`: a queue gives each message to one of them only",
-                        readers.len()
-                    );
-                    self.warning(Code::SameSource, &["sources", name], message);
-                }
+                self.shared(name, readers.len(), "a queue", "queue");
                 if let Some(url) = queue.url.as_ref().and_then(|url| url.text()) {
                     self.url(url, &["sources", name, "url"]);
                 }
             }
-            Source::File(_) | Source::Stdin(_) | Source::Kafka(_) | Source::Rabbitmq(_) => {}
+            Source::Kafka(_) => self.shared(name, readers.len(), "a group", "source and group"),
+            Source::Rabbitmq(_) => self.shared(name, readers.len(), "a queue", "source and queue"),
+            Source::File(_) | Source::Stdin(_) => {}
         }
         let deadlines = readers
             .iter()
@@ -200,6 +196,16 @@ impl Rules<'_> {
         }
         let found = sources::findings(self.loaded, name, source, deadline);
         self.findings.extend(found);
+    }
+
+    /// Several consumers that read by one door each get a part of the messages.
+    fn shared(&mut self, name: &str, readers: usize, door: &str, own: &str) {
+        if readers > 1 {
+            let message = format!(
+                "{readers} consumers read `sources.{name}`: {door} gives each message to one of them only; give each consumer its own {own}"
+            );
+            self.warning(Code::SameSource, &["sources", name], message);
+        }
     }
 
     fn consumer(&mut self, name: &str, consumer: &Consumer) {
@@ -346,6 +352,8 @@ enum Place {
     File(PathBuf),
     Stdin,
     Queue(Option<String>, String),
+    /// Brokers, topic and group.
+    Topic(Vec<String>, String, String),
 }
 
 fn places_of(loaded: &Loaded, source: &Source) -> Vec<(Place, String)> {
@@ -367,7 +375,22 @@ fn places_of(loaded: &Loaded, source: &Source) -> Vec<(Place, String)> {
                 format!("the queue `{}`", queue.name),
             )]
         }
-        Source::Kafka(_) | Source::Rabbitmq(_) => Vec::new(),
+        Source::Kafka(kafka) => {
+            let mut brokers = kafka.brokers.clone();
+            brokers.sort();
+            let place = |topic: &String| {
+                (
+                    Place::Topic(brokers.clone(), topic.clone(), kafka.group.clone()),
+                    format!("the topic `{topic}` as the group `{}`", kafka.group),
+                )
+            };
+            kafka.topics.iter().map(place).collect()
+        }
+        Source::Rabbitmq(rabbitmq) => {
+            let url = rabbitmq.url.text().map(str::to_owned);
+            let written = format!("the queue `{}`", rabbitmq.queue);
+            vec![(Place::Queue(url, rabbitmq.queue.clone()), written)]
+        }
     }
 }
 

@@ -187,6 +187,27 @@ fn one_place_read_twice_is_found() {
 }
 
 #[test]
+fn what_two_consumers_would_share_is_found() {
+    let (broker, more) = (
+        "[sources.ops]\ntype = \"kafka\"\nbrokers = [\"h:1\"]\ntopics = [\"t\"]\ngroup = \"g\"\nstart_at = \"earliest\"\n",
+        "[consumers.more]\nsources = [\"ops\"]\nhandler = \"wallet\"\n[consumers.more.wallet]\nassets = { EUR = 2 }\nhouse = \"house\"\n",
+    );
+    let file = "[sources.ops]\ntype = \"file\"\npaths = [\"ops.jsonl\"]\n";
+    let kafka = consumer("").replace(file, broker);
+    assert_ne!(kafka, consumer(""));
+    assert_eq!(
+        one(&format!("{kafka}{more}")),
+        finding(true, "SEMEL-0301", "warning", "semel.toml:3")
+    );
+    let twin = broker.replace("sources.ops", "sources.same");
+    let both = format!(
+        "{}{twin}",
+        kafka.replace("[\"ops\"]\nhandler", "[\"ops\", \"same\"]\nhandler")
+    );
+    assert_eq!(one(&both).1, "SEMEL-0301");
+}
+
+#[test]
 fn a_wallet_without_assets_or_with_houses_that_do_not_fit_is_an_error() {
     let none = consumer("").replace("{ EUR = 2 }", "{}");
     assert_eq!(

@@ -7,7 +7,7 @@ use std::time::Duration;
 use rdkafka::admin::AdminOptions;
 use rdkafka::producer::{BaseRecord, Producer};
 use semel_core::Class;
-use semel_core::source::NoPositions;
+use semel_core::source::{NoPositions, Received};
 use semel_kafka::{Assignor, KafkaOptions, KafkaSource, StartAt, inspect, retention_ms, rewind};
 
 use crate::bed::*;
@@ -176,8 +176,63 @@ async fn made_again(values_after: usize) -> String {
     produce(&topic, 0, numbers(0..10));
     let (group, store) = (fresh("g"), Arc::default());
     assert_eq!(values(options(&topic, &group), &store).await.len(), 10);
+    make_again(&topic).await;
+    produce(&topic, 0, (0..values_after).map(|n| format!("new {n}")));
+    let worker = Worker::open(options(&topic, &group), &store).await;
+    let fault = worker.stopped().await.detail();
+    worker.close().await;
+    fault
+}
+
+/// Reads a topic that is made again meanwhile, longer or shorter than it was read.
+async fn made_again_under_the_reader(values_after: usize) {
+    let topic = topic("under", 1).await;
+    produce(&topic, 0, numbers(0..10));
+    let (group, store) = (fresh("g"), Arc::default());
+    let worker = Worker::open(options(&topic, &group), &store).await;
+    assert_eq!(worker.drain().await.len(), 10);
+    make_again(&topic).await;
+    let new: Vec<String> = (0..values_after).map(|n| format!("new {n}")).collect();
+    produce(&topic, 0, &new);
+    let stopped = async {
+        loop {
+            match worker.receive(ALL).await {
+                Ok(Received::Batch(batch)) => drop(worker.commit(batch).await),
+                Ok(_) => {}
+                Err(fault) if fault.class == Class::Stop => return fault.detail(),
+                Err(_) => tokio::task::yield_now().await,
+            }
+        }
+    };
+    let fault = soon("the alarm", stopped).await;
+    assert!(fault.contains("made again"), "{fault}");
+    worker.close().await;
+
+    // What was read of the new topic looks right to a later start, which must not go on all the same.
+    let worker = Worker::open(options(&topic, &group), &store).await;
+    let again = worker.stopped().await.detail();
+    assert!(again.contains("made again"), "{again}");
+    worker.close().await;
+    let place = format!("{topic}/0");
+    let own = options(&topic, &group);
+    store.reached.lock().unwrap().remove(&*place);
+    rewind(&own, &[(place, 0)]).await.unwrap();
+    assert_eq!(values(own, &store).await, new);
+}
+
+#[tokio::test]
+async fn t57_a_topic_made_again_under_its_reader_is_recognised_and_is_not_forgotten() {
+    made_again_under_the_reader(100).await;
+}
+
+#[tokio::test]
+async fn t57_a_shorter_topic_made_again_under_its_reader_is_recognised_too() {
+    made_again_under_the_reader(3).await;
+}
+
+async fn make_again(topic: &str) {
     admin()
-        .delete_topics(&[&topic], &AdminOptions::new())
+        .delete_topics(&[topic], &AdminOptions::new())
         .await
         .unwrap()
         .remove(0)
@@ -186,16 +241,11 @@ async fn made_again(values_after: usize) -> String {
     until("the topic is gone", || {
         let client: rdkafka::consumer::BaseConsumer = config().create().unwrap();
         let found =
-            rdkafka::consumer::Consumer::fetch_metadata(&client, Some(&topic), PATIENCE).unwrap();
+            rdkafka::consumer::Consumer::fetch_metadata(&client, Some(topic), PATIENCE).unwrap();
         found.topics().iter().all(|topic| topic.error().is_some())
     })
     .await;
-    make(&topic, 1, &[]).await;
-    produce(&topic, 0, (0..values_after).map(|n| format!("new {n}")));
-    let worker = Worker::open(options(&topic, &group), &store).await;
-    let fault = worker.stopped().await.detail();
-    worker.close().await;
-    fault
+    make(topic, 1, &[]).await;
 }
 
 #[tokio::test]
