@@ -95,7 +95,7 @@ pub enum Refusal {
     },
     /// This user may not do it.
     #[error(
-        "RabbitMQ refuses rights on `{what}`: {why}. `rabbitmqctl set_permissions` needs read for a source, write for a sink, configure for declare"
+        "RabbitMQ refuses rights on `{what}`: {why}. `rabbitmqctl set_permissions` needs read for a source, write for a sink, configure for declare; a queue that another consumer holds exclusively is refused like this, too"
     )]
     Rights {
         /// The queue or exchange.
