@@ -434,7 +434,7 @@ impl Assignment {
         }
     }
 
-    /// The topic is another one. Nothing more is handed out of it; the reason to stop, unless none of it is ours any more.
+    /// The topic is another one: no position of it is told any more. The reason to stop, unless none of it is ours by now.
     pub(crate) fn alarm(&mut self, topic: &str) -> Option<String> {
         let mut told = None;
         for partition in &mut self.partitions {

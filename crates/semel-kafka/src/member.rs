@@ -316,8 +316,8 @@ impl Member {
         }
     }
 
-    /// Tells the broker, for every later start, that a topic is another one. Once is enough, so a failure is tried again
-    /// at the end.
+    /// Tells the broker, for every later start, that a topic is another one: once, and what fails is tried again in the next
+    /// turn and at the end.
     fn tell_alarms(&mut self) {
         if self.alarmed {
             return;
