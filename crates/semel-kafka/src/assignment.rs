@@ -11,7 +11,7 @@ use semel_core::ledger::{Mark, Reached};
 use semel_core::source::{Settle, Settlement};
 use semel_core::{Delivery, Limit, Message, Receipt};
 
-use crate::verdict;
+use crate::verdict::{self, Word};
 use crate::watch::Anchor;
 
 /// The next generation. One count for the whole process: a receipt of a source that was closed and opened
@@ -91,8 +91,8 @@ pub(crate) enum Phase {
 pub(crate) struct Start {
     pub(crate) offset: u64,
     pub(crate) end: u64,
-    /// The group's offset must be moved here first.
-    pub(crate) tell: bool,
+    /// The group's offset must be moved here first, with this word.
+    pub(crate) tell: Option<Word>,
 }
 
 /// A message that is not settled.
@@ -641,7 +641,7 @@ mod tests {
         let start = Start {
             offset: 0,
             end,
-            tell: false,
+            tell: None,
         };
         let generation = assignment.get(index).unwrap().generation;
         assignment.vetted(index, generation, start);

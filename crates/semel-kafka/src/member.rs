@@ -18,10 +18,11 @@ use tokio::runtime::Handle;
 use crate::assignment::{Index, Phase, Start};
 use crate::complaint::Complaints;
 use crate::fault::{classify, is_away};
-use crate::probe::{ALARM_NOTE, NOTE, START_NOTE, signed};
+use crate::probe::signed;
 use crate::record::Limits;
 use crate::shared::{Shared, Trouble};
 use crate::turn::Turn;
+use crate::verdict::Word;
 use crate::vetting::{Subject, Vetting, blocking};
 use crate::{options, quiet};
 
@@ -182,7 +183,7 @@ impl Context {
                 self.drain(&indices);
             }
             let untold = self.shared.lock().assignment.untold(Some(&indices));
-            if let Err(error) = tell(client, &self.shared, &untold, NOTE) {
+            if let Err(error) = tell(client, &self.shared, &untold, Word::Reached) {
                 tracing::info!(%error, "kafka: not told on revoke; the next owner sees duplicates");
             }
         }
@@ -217,7 +218,7 @@ fn tell(
     client: &Client,
     shared: &Shared,
     positions: &[(Index, u64)],
-    note: &str,
+    word: Word,
 ) -> KafkaResult<()> {
     if positions.is_empty() {
         return Ok(());
@@ -235,7 +236,7 @@ fn tell(
                 Offset::Offset(signed(*next)),
             )?;
             if let Some(mut element) = list.find_partition(&partition.topic, partition.number) {
-                element.set_metadata(note);
+                element.set_metadata(word.text());
             }
         }
     }
@@ -308,7 +309,7 @@ impl Member {
             return;
         }
         let untold = self.shared.lock().assignment.untold(None);
-        match tell(&self.client, &self.shared, &untold, NOTE) {
+        match tell(&self.client, &self.shared, &untold, Word::Reached) {
             Ok(()) => {}
             // A rebalance is under way or the coordinator moves: the next interval tries again, and
             // fetching goes on meanwhile (E041).
@@ -323,7 +324,7 @@ impl Member {
             return;
         }
         let alarms = self.shared.lock().assignment.alarms();
-        let told = tell(&self.client, &self.shared, &alarms, ALARM_NOTE);
+        let told = tell(&self.client, &self.shared, &alarms, Word::Alarm);
         self.alarmed = !alarms.is_empty() && told.is_ok();
         if let Err(error) = told {
             tracing::error!(%error, "kafka: that the topic was made again is not told to the broker; a later start may not know it");
@@ -348,14 +349,16 @@ impl Member {
                 Phase::Away | Phase::Live | Phase::Leaving => {}
             }
         }
-        let untold: Vec<_> = ready
-            .iter()
-            .filter(|(.., start)| start.tell)
-            .map(|(index, .., start)| (*index, start.offset))
-            .collect();
-        if let Err(error) = tell(&self.client, &self.shared, &untold, START_NOTE) {
-            tracing::debug!(%error, "kafka: where partitions start is not told yet");
-            return true;
+        for word in [Word::Start, Word::Reached] {
+            let untold: Vec<_> = ready
+                .iter()
+                .filter(|(.., start)| start.tell == Some(word))
+                .map(|(index, .., start)| (*index, start.offset))
+                .collect();
+            if let Err(error) = tell(&self.client, &self.shared, &untold, word) {
+                tracing::debug!(%error, "kafka: where partitions start is not told yet");
+                return true;
+            }
         }
         let mut started = false;
         for (index, generation, place, start) in ready {
@@ -653,7 +656,7 @@ impl Member {
     fn close(mut self) {
         self.tell_alarms();
         let untold = self.shared.lock().assignment.untold(None);
-        if let Err(error) = tell(&self.client, &self.shared, &untold, NOTE) {
+        if let Err(error) = tell(&self.client, &self.shared, &untold, Word::Reached) {
             tracing::info!(%error, "kafka: not told at the end; the next start sees duplicates");
         }
         if self.client.close_queue().is_ok() {

@@ -35,6 +35,9 @@ pub struct PartitionReport {
     /// The topic is not the one that the ledger has read: it ends before the ledger's position, or another record is
     /// there.
     pub made_again: bool,
+    /// A ledger told the group its offset, and this one has no position here: it was restored to a time before its first,
+    /// or it is another one.
+    pub forgotten: bool,
     /// Where a start would begin, or why it would stop.
     pub start: Result<u64, String>,
 }
@@ -101,6 +104,7 @@ pub async fn inspect(
                     .ledger
                     .as_ref()
                     .is_some_and(|(next, _)| *next > facts.high || facts.before == Before::Other),
+                forgotten: facts.is_forgotten(),
                 start,
             })
         })

@@ -15,15 +15,8 @@ use semel_core::ledger::Mark;
 
 use crate::fault::classify;
 use crate::quiet::Quiet;
-use crate::verdict;
+use crate::verdict::{self, Word};
 use crate::{mark, options};
-
-/// Bears the commits with which a partition's first start is told.
-pub(crate) const START_NOTE: &str = "semel start";
-/// Bears all other commits.
-pub(crate) const NOTE: &str = "semel";
-/// The metadata of an offset whose topic turned out to be another one than was read.
-pub(crate) const ALARM_NOTE: &str = "semel: made again";
 
 /// A client that is silent for so long has said what there was: shorter than it waits between two connections.
 const COMPLAINING: Duration = Duration::from_millis(50);
@@ -109,14 +102,11 @@ impl Probe {
             if let Offset::Offset(offset) = element.offset()
                 && let Ok(next) = u64::try_from(offset)
             {
-                let note = element.metadata();
-                let (is_start, is_alarm) = (note == START_NOTE, note == ALARM_NOTE);
                 found.insert(
                     place(element.topic(), element.partition()),
                     verdict::Offset {
                         next,
-                        is_start,
-                        is_alarm,
+                        word: Word::of(element.metadata()),
                     },
                 );
             }
@@ -231,7 +221,7 @@ impl Probe {
             .map_err(|error| classify(&what, &error))
     }
 
-    /// Moves the group's offsets. The broker refuses while the group has members.
+    /// Moves the group's offsets, to start there. The broker refuses while the group has members.
     pub(crate) fn move_group(&self, to: &[(Place, u64)]) -> Result<(), Fault> {
         let list = list(
             to.iter()
@@ -239,7 +229,7 @@ impl Probe {
         )?;
         for (place, _) in to {
             if let Some(mut element) = list.find_partition(&place.0, place.1) {
-                element.set_metadata(NOTE);
+                element.set_metadata(Word::Start.text());
             }
         }
         self.client.commit(&list, CommitMode::Sync).map_err(|error| match error.rdkafka_error_code() {

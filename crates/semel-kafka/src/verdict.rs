@@ -8,7 +8,8 @@
 //! | `next` | more than `next` | stop: the database lost commits it had confirmed |
 //! | `next` | `next` or less | start at the group's offset: ordinary redelivery, counted as replay |
 //! | `next` | none (expired, deleted) | start at `next` |
-//! | none | any | a first start: `start_at` decides |
+//! | none | told by a unit, and `start_at` is `latest` or `committed` | stop: the database lost its first commits, or is another one |
+//! | none | any other | a first start: `start_at` decides |
 //!
 //! **Why the group's offset, when the ledger's position is ahead of it?** The position proves that all below
 //! it is settled, so starting there would be safe, too. But the broker's offset is the one that operators
@@ -37,14 +38,53 @@ pub(crate) struct Facts {
     pub(crate) at_time: Option<u64>,
 }
 
+impl Facts {
+    fn word(&self) -> Option<Word> {
+        self.committed.map(|committed| committed.word)
+    }
+
+    /// The group's offset was written by a unit, of which this ledger knows nothing.
+    pub(crate) fn is_forgotten(&self) -> bool {
+        self.ledger.is_none() && self.word() == Some(Word::Reached)
+    }
+}
+
 /// The group's committed offset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Offset {
     pub(crate) next: u64,
-    /// Semel told it as the place of a first start, before anything was handled.
-    pub(crate) is_start: bool,
-    /// Semel told with it that the topic was made again while it was read.
-    pub(crate) is_alarm: bool,
+    pub(crate) word: Word,
+}
+
+/// What an offset's metadata say of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Word {
+    /// A committed unit of some ledger wrote it, or it stood in for one.
+    Reached,
+    /// The place of a first start, before anything was handled; or an operator's rewind.
+    Start,
+    /// The topic was made again while it was read.
+    Alarm,
+    /// Another client's.
+    Foreign,
+}
+
+impl Word {
+    /// As it is written.
+    pub(crate) const fn text(self) -> &'static str {
+        match self {
+            Self::Reached => "semel",
+            Self::Start => "semel start",
+            Self::Alarm => "semel: made again",
+            Self::Foreign => "",
+        }
+    }
+
+    pub(crate) fn of(text: &str) -> Self {
+        let own = [Self::Reached, Self::Start, Self::Alarm];
+        let said = own.into_iter().find(|word| word.text() == text);
+        said.unwrap_or(Self::Foreign)
+    }
 }
 
 /// The record before the ledger's position, read again.
@@ -72,7 +112,7 @@ pub(crate) enum Verdict {
 
 /// Judges one partition.
 pub(crate) fn judge(name: &str, facts: &Facts, start_at: StartAt) -> Verdict {
-    if facts.committed.is_some_and(|committed| committed.is_alarm) {
+    if facts.word() == Some(Word::Alarm) {
         return Verdict::Stop(made_again(name));
     }
     match &facts.ledger {
@@ -118,16 +158,11 @@ fn known(name: &str, next: u64, facts: &Facts) -> Verdict {
              Nothing was handed out. `semel doctor` shows both numbers; `semel rewind` reads the source again from the ledger's position",
             offset.next
         )),
-        Some(offset) => start(
-            offset.next.max(*low),
-            facts,
-            false,
-            low.saturating_sub(next),
-        ),
+        Some(offset) => start(offset.next.max(*low), facts, None, low.saturating_sub(next)),
         None => start(
             next.max(*low),
             facts,
-            *low <= next,
+            (*low <= next).then_some(Word::Reached),
             low.saturating_sub(next),
         ),
     }
@@ -143,13 +178,17 @@ fn first(name: &str, facts: &Facts, start_at: StartAt) -> Verdict {
     } = facts;
     let begin = |offset: u64| {
         let tell = committed.is_none_or(|committed| committed.next != offset);
-        start(offset, facts, tell, 0)
+        start(offset, facts, tell.then_some(Word::Start), 0)
     };
     match start_at {
+        // Both would go on behind what this ledger has never handled. The others begin where its first start did.
+        StartAt::Latest | StartAt::Committed if facts.is_forgotten() => {
+            Verdict::Stop(forgotten(name, facts))
+        }
         StartAt::Earliest => begin(*low),
         // Where an earlier start found the end: what came since then was not handled, and is not skipped.
         StartAt::Latest => match committed {
-            Some(offset) if offset.is_start => begin(offset.next.clamp(*low, *high)),
+            Some(offset) if offset.word == Word::Start => begin(offset.next.clamp(*low, *high)),
             _ => begin(*high),
         },
         StartAt::Timestamp(_) => begin(at_time.unwrap_or(*high)),
@@ -161,7 +200,7 @@ fn first(name: &str, facts: &Facts, start_at: StartAt) -> Verdict {
             Some(offset) => start(
                 offset.next.max(*low),
                 facts,
-                false,
+                None,
                 low.saturating_sub(offset.next),
             ),
             None if low == high => begin(*high),
@@ -173,7 +212,16 @@ fn first(name: &str, facts: &Facts, start_at: StartAt) -> Verdict {
     }
 }
 
-fn start(offset: u64, facts: &Facts, tell: bool, removed: u64) -> Verdict {
+fn forgotten(name: &str, facts: &Facts) -> String {
+    let next = facts.committed.map_or(0, |committed| committed.next);
+    format!(
+        "kafka {name}: a ledger told the group its offset {next}, and this one has no position there: the database was restored to a time before its first, or \
+         it is another one. Nothing was handed out. `semel rewind SOURCE --partition {name} --to OFFSET` says where to read again from (what is known comes \
+         out as duplicates); for a new ledger take a new `group`"
+    )
+}
+
+fn start(offset: u64, facts: &Facts, tell: Option<Word>, removed: u64) -> Verdict {
     Verdict::Start {
         start: Start {
             offset,
@@ -192,8 +240,7 @@ mod tests {
         Facts {
             committed: committed.map(|next| Offset {
                 next,
-                is_start: false,
-                is_alarm: false,
+                word: Word::Foreign,
             }),
             ledger: ledger.map(|next| (next, Mark::new())),
             low: 10,
@@ -203,7 +250,14 @@ mod tests {
         }
     }
 
-    fn started(facts: &Facts, start_at: StartAt) -> (u64, bool, u64) {
+    fn told(next: u64, word: Word) -> Facts {
+        Facts {
+            committed: Some(Offset { next, word }),
+            ..facts(None, None)
+        }
+    }
+
+    fn started(facts: &Facts, start_at: StartAt) -> (u64, Option<Word>, u64) {
         match judge("t/0", facts, start_at) {
             Verdict::Start { start, removed } => (start.offset, start.tell, removed),
             Verdict::Stop(text) => panic!("{text}"),
@@ -225,21 +279,18 @@ mod tests {
             StartAt::Committed,
             StartAt::Timestamp(0),
         ] {
-            assert_eq!(
-                started(&facts(Some(50), Some(40)), start_at),
-                (40, false, 0)
-            );
-            assert_eq!(
-                started(&facts(Some(50), Some(50)), start_at),
-                (50, false, 0)
-            );
+            assert_eq!(started(&facts(Some(50), Some(40)), start_at), (40, None, 0));
+            assert_eq!(started(&facts(Some(50), Some(50)), start_at), (50, None, 0));
         }
     }
 
     #[test]
     fn t55_when_the_groups_offset_is_gone_the_ledgers_position_stands_in() {
         for start_at in [StartAt::Earliest, StartAt::Latest, StartAt::Committed] {
-            assert_eq!(started(&facts(Some(50), None), start_at), (50, true, 0));
+            assert_eq!(
+                started(&facts(Some(50), None), start_at),
+                (50, Some(Word::Reached), 0)
+            );
         }
     }
 
@@ -265,12 +316,12 @@ mod tests {
         };
         assert_eq!(
             started(&gone, StartAt::Earliest),
-            (50, false, 0),
+            (50, None, 0),
             "retention and compaction are no alarm"
         );
         assert_eq!(
             started(&facts(Some(100), Some(100)), StartAt::Earliest),
-            (100, false, 0),
+            (100, None, 0),
             "the end is not beyond it"
         );
     }
@@ -280,15 +331,15 @@ mod tests {
         // Told to the broker, offset 10 would look like lost commits at the next start.
         assert_eq!(
             started(&facts(Some(5), Some(3)), StartAt::Earliest),
-            (10, false, 5)
+            (10, None, 5)
         );
         assert_eq!(
             started(&facts(Some(5), None), StartAt::Earliest),
-            (10, false, 5)
+            (10, None, 5)
         );
         assert_eq!(
             started(&facts(Some(50), Some(3)), StartAt::Earliest),
-            (10, false, 0)
+            (10, None, 0)
         );
     }
 
@@ -296,37 +347,70 @@ mod tests {
     fn a_first_start_is_decided_by_start_at_and_the_group_is_moved_there() {
         assert_eq!(
             started(&facts(None, Some(70)), StartAt::Earliest),
-            (10, true, 0)
+            (10, Some(Word::Start), 0)
         );
         assert_eq!(
             started(&facts(None, None), StartAt::Earliest),
-            (10, true, 0)
+            (10, Some(Word::Start), 0)
         );
         assert_eq!(
             started(&facts(None, Some(70)), StartAt::Latest),
-            (100, true, 0)
+            (100, Some(Word::Start), 0)
         );
         assert_eq!(
             started(&facts(None, Some(70)), StartAt::Committed),
-            (70, false, 0)
+            (70, None, 0)
         );
         let at = |at_time| Facts {
             at_time,
             ..facts(None, None)
         };
-        assert_eq!(started(&at(Some(33)), StartAt::Timestamp(1)), (33, true, 0));
-        assert_eq!(started(&at(None), StartAt::Timestamp(1)), (100, true, 0));
+        assert_eq!(
+            started(&at(Some(33)), StartAt::Timestamp(1)),
+            (33, Some(Word::Start), 0)
+        );
+        assert_eq!(
+            started(&at(None), StartAt::Timestamp(1)),
+            (100, Some(Word::Start), 0)
+        );
     }
 
     #[test]
     fn latest_does_not_skip_what_came_between_two_first_starts() {
-        let mut again = facts(None, Some(70));
-        again.committed = Some(Offset {
-            next: 70,
-            is_start: true,
-            is_alarm: false,
-        });
-        assert_eq!(started(&again, StartAt::Latest), (70, false, 0));
+        let again = told(70, Word::Start);
+        assert_eq!(started(&again, StartAt::Latest), (70, None, 0));
+    }
+
+    #[test]
+    fn an_offset_that_a_unit_told_and_this_ledger_does_not_know_is_not_gone_on_from() {
+        let forgotten = told(70, Word::Reached);
+        for start_at in [StartAt::Latest, StartAt::Committed] {
+            let text = stopped(&forgotten, start_at);
+            for part in ["t/0", "70", "no position", "--to OFFSET"] {
+                assert!(text.contains(part), "{text}");
+            }
+        }
+        // These read all of it again.
+        assert_eq!(
+            started(&forgotten, StartAt::Earliest),
+            (10, Some(Word::Start), 0)
+        );
+        assert_eq!(
+            started(&forgotten, StartAt::Timestamp(0)),
+            (100, Some(Word::Start), 0)
+        );
+        // An operator's own place.
+        for start_at in [StartAt::Latest, StartAt::Committed] {
+            assert_eq!(started(&told(40, Word::Start), start_at), (40, None, 0));
+        }
+    }
+
+    #[test]
+    fn words_are_read_as_they_are_written() {
+        for word in [Word::Reached, Word::Start, Word::Alarm, Word::Foreign] {
+            assert_eq!(Word::of(word.text()), word);
+        }
+        assert_eq!(Word::of("kept by another tool"), Word::Foreign);
     }
 
     #[test]
@@ -338,6 +422,9 @@ mod tests {
             high: 0,
             ..facts(None, None)
         };
-        assert_eq!(started(&empty, StartAt::Committed), (0, true, 0));
+        assert_eq!(
+            started(&empty, StartAt::Committed),
+            (0, Some(Word::Start), 0)
+        );
     }
 }

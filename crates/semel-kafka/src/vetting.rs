@@ -95,6 +95,9 @@ impl Vetting {
                     if facts.ledger.is_some() && facts.committed.is_none() {
                         tracing::warn!(partition = %subject.name, offset = start.offset, "the group's offset is gone (expired or deleted); the ledger's position stands in for it");
                     }
+                    if facts.is_forgotten() {
+                        tracing::warn!(partition = %subject.name, offset = start.offset, "the group's offset was told by a ledger that had a position here, and this one has none (restored, or another one); `start_at` decides, as at a first start");
+                    }
                     tracing::info!(partition = %subject.name, offset = start.offset, end = start.end, "assigned");
                     let mut state = self.shared.lock();
                     let (index, generation) = (subject.index, subject.generation);

@@ -356,8 +356,6 @@ pub(super) async fn steps(
         .iter()
         .filter(|report| wanted.contains(&report.partition.as_str()))
     {
-        // Of a partition that the ledger does not know, `start_at` decides.
-        let Some(next) = report.ledger else { continue };
         let known = Step {
             partition: report.partition.clone(),
             ledger: None,
@@ -369,6 +367,17 @@ pub(super) async fn steps(
                 to,
             })
         };
+        let Some(next) = report.ledger else {
+            // Else `start_at` decides.
+            if report.forgotten {
+                let to = forgotten(report, settings, args.to)?;
+                steps.extend(to.map(|to| Step {
+                    broker: broker(to),
+                    ..known
+                }));
+            }
+            continue;
+        };
         if report.made_again {
             steps.push(Step {
                 ledger: Some(Move {
@@ -379,7 +388,7 @@ pub(super) async fn steps(
                 ..known
             });
         } else if let Some(to) = args.to {
-            placed(report, next, to)?;
+            placed(report, ("the ledger's position", next), to)?;
             steps.push(Step {
                 broker: broker(to),
                 ..known
@@ -394,12 +403,31 @@ pub(super) async fn steps(
     Ok(steps)
 }
 
-/// A place that can be gone back to.
-fn placed(report: &PartitionReport, next: u64, to: u64) -> Result<(), Failure> {
+/// Where to read again from, of a partition whose position the ledger has lost, if that must be said: nothing here knows
+/// where its first start was.
+fn forgotten(
+    report: &PartitionReport,
+    settings: &Kafka,
+    to: Option<u64>,
+) -> Result<Option<u64>, Failure> {
+    let told = report.committed.unwrap_or(report.high);
+    match to {
+        Some(to) => placed(report, ("the group's offset", told), to).map(|()| Some(to)),
+        None if report.start.is_ok() => Ok(None),
+        None => Err(Failure::usage(format!(
+            "{}: the ledger has no position to go back to. Say with --to where to read again from, {} at the earliest and {told} at the latest; \
+             `start_at = \"{}\"` would skip what was handled before",
+            report.partition, report.low, settings.start_at
+        ))),
+    }
+}
+
+/// A place that can be gone back to from `end`.
+fn placed(report: &PartitionReport, (name, end): (&str, u64), to: u64) -> Result<(), Failure> {
     let partition = &report.partition;
-    if to > next {
+    if to > end {
         return Err(Failure::usage(format!(
-            "{partition}: {to} is beyond the ledger's position {next}: that would skip messages, which a rewind never does"
+            "{partition}: {to} is beyond {name} {end}: that would skip messages, which a rewind never does"
         )));
     }
     if to < report.low {

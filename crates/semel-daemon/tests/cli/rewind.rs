@@ -146,6 +146,49 @@ fn a_database_that_was_restored_is_noticed_explained_and_repaired() {
     ));
 }
 
+#[test]
+fn a_database_restored_to_before_its_first_unit_stops_and_is_read_again_from_a_named_place() {
+    let place = Place::new(Backend::Sqlite);
+    let topic = Topic::with("forgotten", &[]);
+    let source = topic.source("ops").replace("earliest", "latest");
+    place.config(&wallet_of("ops", &source, ""));
+    place.drained(&[]);
+    topic.produce(OPENING);
+    let (_, summary) = place.drained(&[]);
+    assert_eq!(summary["outcomes"]["applied"], 5, "{summary}");
+    for file in ["semel.db", "semel.db-wal", "semel.db-shm"] {
+        let removed = std::fs::remove_file(place.path().join(file));
+        assert!(removed.is_ok() || file != "semel.db", "{removed:?}");
+    }
+    let stopped = place.semel(&["run", "--until-idle"]);
+    assert_eq!(stopped.code, 4, "{stopped:?}");
+    for part in ["offset 5", "no position", "--to OFFSET"] {
+        assert!(stopped.err.contains(part), "{part}: {}", stopped.err);
+    }
+    // Of the house that a new ledger lacks it warns, too.
+    let disagrees = || {
+        let said = place.json(&["doctor"]).object();
+        codes(&said).contains(&"SEMEL-0601".to_owned())
+    };
+    assert!(disagrees());
+    for (args, words) in [
+        (&[][..], "0 at the earliest and 5 at the latest"),
+        (&["--to", "6"], "beyond the group's offset 5"),
+    ] {
+        let refused = place.semel(&[&["rewind", "ops", "--yes"], args].concat());
+        assert_eq!(refused.code, 2, "{refused:?}");
+        assert!(refused.err.contains(words), "{}", refused.err);
+    }
+    let words = place
+        .semel(&["rewind", "ops", "--to", "0", "--yes"])
+        .ok()
+        .out;
+    assert!(words.contains("from 5 to 0"), "{words}");
+    assert!(!disagrees());
+    let (_, summary) = place.drained(&[]);
+    assert_eq!(summary["outcomes"]["applied"], 5, "{summary}");
+}
+
 /// Half of each round's records is handled on four lanes when the run dies by SIGKILL.
 fn crashes_and_starts_again_and_again_raise_no_alarm(place: Place) {
     let rounds = match std::env::var("SEMEL_STORM").as_deref() {

@@ -171,6 +171,67 @@ async fn a_database_restored_to_an_earlier_state_is_seen_explained_and_repaired(
     );
 }
 
+#[tokio::test]
+async fn a_database_restored_to_before_its_first_position_skips_nothing() {
+    let topic = topic("forgotten", 1).await;
+    let latest = KafkaOptions {
+        start_at: StartAt::Latest,
+        ..options(&topic, &fresh("g"))
+    };
+    let committed = KafkaOptions {
+        start_at: StartAt::Committed,
+        ..latest.clone()
+    };
+    let store = Arc::<Store>::default();
+    assert_eq!(values(latest.clone(), &store).await, Vec::<String>::new());
+    produce(&topic, 0, numbers(0..10));
+    assert_eq!(values(latest.clone(), &store).await, numbers(0..10));
+    store.reached.lock().unwrap().clear();
+    for own in [&latest, &committed] {
+        let worker = Worker::open(own.clone(), &store).await;
+        let fault = worker.stopped().await.detail();
+        worker.close().await;
+        for part in [&format!("{topic}/0"), "offset 10", "no position", "--to"] {
+            assert!(fault.contains(part), "{fault}");
+        }
+        assert!(inspect(own, store.clone()).await.unwrap()[0].forgotten);
+    }
+    rewind(&latest, &[(format!("{topic}/0"), 2)]).await.unwrap();
+    assert!(!inspect(&latest, store.clone()).await.unwrap()[0].forgotten);
+    assert_eq!(values(latest.clone(), &store).await, numbers(2..10));
+    // One that begins where it first began reads all of it again.
+    store.reached.lock().unwrap().clear();
+    let earliest = KafkaOptions {
+        start_at: StartAt::Earliest,
+        ..latest
+    };
+    assert_eq!(values(earliest, &store).await, numbers(0..10));
+}
+
+/// The group's offset is lost, the ledger's position stands in for it, and then the database is restored.
+#[tokio::test]
+async fn a_position_that_stood_in_for_the_groups_offset_is_not_taken_for_a_first_start() {
+    let topic = topic("stood-in", 1).await;
+    produce(&topic, 0, numbers(0..10));
+    let (group, store) = (fresh("g"), Arc::<Store>::default());
+    assert_eq!(values(options(&topic, &group), &store).await.len(), 10);
+    let deleted = admin().delete_groups(&[&group], &AdminOptions::new()).await;
+    deleted.unwrap().remove(0).unwrap();
+    assert_eq!(
+        values(options(&topic, &group), &store).await,
+        Vec::<String>::new()
+    );
+    store.reached.lock().unwrap().clear();
+    let latest = KafkaOptions {
+        start_at: StartAt::Latest,
+        ..options(&topic, &group)
+    };
+    let worker = Worker::open(latest, &store).await;
+    let fault = worker.stopped().await.detail();
+    assert!(fault.contains("no position"), "{fault}");
+    worker.close().await;
+}
+
 async fn made_again(values_after: usize) -> String {
     let topic = topic("again", 1).await;
     produce(&topic, 0, numbers(0..10));
