@@ -330,8 +330,14 @@ impl Assignment {
     /// Whether all is read and settled, and this was not said since something last came. Saying it counts, so a caller that
     /// has something else to say must not ask.
     pub(crate) fn says_drained(&mut self) -> bool {
-        let drained = self.is_drained();
-        drained && !std::mem::replace(&mut self.drained_said, true)
+        let says = self.has_drained();
+        self.drained_said |= says;
+        says
+    }
+
+    /// Whether all is read and settled, and was not said so.
+    pub(crate) fn has_drained(&self) -> bool {
+        !self.drained_said && self.is_drained()
     }
 
     /// Whether the group has answered.

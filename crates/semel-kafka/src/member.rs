@@ -561,8 +561,14 @@ impl Member {
     }
 
     fn at_end(&self, number: i32) {
-        let candidates = self.shared.lock().assignment.end_of(number);
-        self.shared.arrived.notify_waiters();
+        let (candidates, drained) = {
+            let mut state = self.shared.lock();
+            let candidates = state.assignment.end_of(number);
+            (candidates, state.assignment.has_drained())
+        };
+        if drained {
+            self.shared.arrived.notify_waiters();
+        }
         for (index, generation, read_next) in candidates {
             self.ask_end(index, generation, read_next);
         }

@@ -57,12 +57,12 @@ impl Shared {
 
     /// Tells both sides that something changed.
     pub(crate) fn wake(&self) {
-        self.changed.notify_all();
+        self.changed();
         self.arrived.notify_waiters();
     }
 
-    /// Tells the client's thread that the buffer may have room.
-    pub(crate) fn room(&self) {
+    /// Tells the client's thread: the buffer may have room, or what is handed out is settled.
+    pub(crate) fn changed(&self) {
         self.changed.notify_all();
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rdkafka::consumer::Consumer;
-use semel_core::source::{BoxFuture, Positions, Received, Settled};
+use semel_core::source::{BoxFuture, Positions, Received, Settle, Settled};
 use semel_core::{Fault, Limit, Settlements, Source};
 use tokio::runtime::Handle;
 
@@ -175,7 +175,7 @@ impl KafkaSource {
             Found::Batch(batch) => {
                 drop(state);
                 if held_some {
-                    self.shared.room();
+                    self.shared.changed();
                 }
                 return Ok(Look::Found(Received::Batch(batch)));
             }
@@ -212,13 +212,20 @@ impl Source for KafkaSource {
         for position in &settlements.positions {
             state.assignment.reach(position);
         }
+        let mut given_back = false;
         for settlement in &settlements.receipts {
+            given_back |= matches!(settlement.verdict(), Settle::Nack { .. });
             if !state.assignment.settle(settlement, now) {
                 settled.lost += 1;
             }
         }
+        // Acks alone bring a waiting `receive` nothing to hand out.
+        let heard = given_back || state.assignment.has_drained();
         drop(state);
-        self.shared.wake();
+        self.shared.changed();
+        if heard {
+            self.shared.arrived.notify_waiters();
+        }
         Box::pin(std::future::ready(Ok(settled)))
     }
 }
