@@ -28,10 +28,13 @@ use crate::stock::{Broker, Stock};
 /// Copies with each fresh operation of the storm.
 const COPIES: u64 = 10;
 
-/// How long each phase is measured.
-const PHASE: Duration = Duration::from_secs(20);
+/// Calm and storm take turns, so that one disturbance of the machine decides nothing.
+const TURNS: u32 = 3;
 
-/// Before the first one, as in the storm: connections open, statements are prepared, accounts are known, and the broker
+/// How long each phase of a turn is measured.
+const PHASE: Duration = Duration::from_secs(15);
+
+/// Before the first turn, as in the storm: connections open, statements are prepared, accounts are known, and the broker
 /// compiles its code (a fresh JVM makes the first seconds twenty times as slow).
 const WARM_UP: Duration = Duration::from_secs(10);
 
@@ -67,6 +70,20 @@ impl Times {
             most: took.last().copied().unwrap_or(f64::NAN),
         }
     }
+
+    /// The middle of several turns' times, and the most of all.
+    fn middle(turns: impl Iterator<Item = Self> + Clone) -> Self {
+        let middle = |part: fn(Self) -> f64| {
+            let mut values: Vec<f64> = turns.clone().map(part).collect();
+            values.sort_unstable_by(f64::total_cmp);
+            values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+        };
+        Self {
+            p50: middle(|times| times.p50),
+            p99: middle(|times| times.p99),
+            most: turns.map(|times| times.most).fold(f64::NAN, f64::max),
+        }
+    }
 }
 
 /// What a phase showed.
@@ -82,6 +99,18 @@ pub(crate) struct Phase {
     pub(crate) rate: f64,
 }
 
+impl Phase {
+    fn middle(turns: &[Self]) -> Self {
+        let middle = |part: fn(&Self) -> Times| Times::middle(turns.iter().map(part));
+        Self {
+            all: middle(|phase| phase.all),
+            way: middle(|phase| phase.way),
+            work: middle(|phase| phase.work),
+            rate: turns.iter().map(|phase| phase.rate).sum::<f64>() / turns.len() as f64,
+        }
+    }
+}
+
 /// Calm, and storm.
 pub(crate) async fn run(
     broker: Broker,
@@ -91,7 +120,7 @@ pub(crate) async fn run(
     let place = Place::make(&ground.url, ground.accounts).await?;
     let ledger = book::ledger(&place).await?;
     let stock = Stock::make(broker).await?;
-    let seconds = (2 * PHASE + WARM_UP).as_secs();
+    let seconds = (2 * TURNS * PHASE + WARM_UP).as_secs();
     let (ear, ended) = Ear::new(fresh_rate * seconds)?;
     let handler = Credits::new(Width::Bits64, Balances::Deltas);
     let names = handler.names();
@@ -278,9 +307,12 @@ impl Game {
         };
         let mut dice = Dice::new(SEED);
         self.phase(&mut work, &mut dice, COPIES, WARM_UP).await?;
-        let calm = self.phase(&mut work, &mut dice, 0, PHASE).await?;
-        let storm = self.phase(&mut work, &mut dice, COPIES, PHASE).await?;
-        Ok((calm, storm, work))
+        let (mut calm, mut storm) = (Vec::new(), Vec::new());
+        for _ in 0..TURNS {
+            calm.push(self.phase(&mut work, &mut dice, 0, PHASE).await?);
+            storm.push(self.phase(&mut work, &mut dice, COPIES, PHASE).await?);
+        }
+        Ok((Phase::middle(&calm), Phase::middle(&storm), work))
     }
 
     /// Publishes for `time`, then waits until all of it is committed.
