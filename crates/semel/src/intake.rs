@@ -363,47 +363,12 @@ pub(crate) async fn give_back<L, H>(
 mod tests {
     use std::sync::Mutex;
 
-    use semel_core::fingerprint::{FieldSums, Fingerprint};
-    use semel_core::ledger::{ConsumerId, SourceId};
     use semel_core::source::Source;
-    use semel_core::{Fault, Unit};
-    use semel_storm::{SimLedger, SimSource};
+    use semel_storm::SimSource;
 
     use super::*;
-    use crate::handler::{Fresh, Said};
     use crate::observe::Observer;
-    use crate::shared::Feed;
-
-    /// Binds nothing.
-    struct Mute;
-
-    impl<U: Unit> Handler<U> for Mute {
-        type Work = ();
-
-        fn name(&self) -> &str {
-            "mute"
-        }
-
-        fn rules(&self) -> Fingerprint {
-            Fingerprint::of_bytes(b"")
-        }
-
-        fn bind(&self, _: &Message) -> Result<Bound<()>, Reject> {
-            Err(Reject {
-                code: codes::NO_KEY,
-                detail: String::new(),
-                field: None,
-            })
-        }
-
-        fn differing(&self, _: &Message, (): &(), _: &FieldSums) -> Option<String> {
-            None
-        }
-
-        async fn handle(&self, _: &mut U, _: &[Fresh<'_, ()>]) -> Result<Vec<Said>, Fault> {
-            Ok(Vec::new())
-        }
-    }
+    use crate::toy;
 
     #[derive(Default)]
     struct Ear(Mutex<Vec<u64>>);
@@ -420,24 +385,10 @@ mod tests {
         source.push_payload("p", b"{}".to_vec());
         source.push_payload("p", b"{}".to_vec());
         let ear = Arc::new(Ear::default());
-        let feed = Feed {
-            name: "sim".to_owned(),
-            id: SourceId(1),
-            source: Arc::new(source.clone()),
-            flow: Flow::Open.into(),
-        };
-        let shared = Shared::new(
-            "toy".to_owned(),
-            (Arc::new(SimLedger::new(1)), Arc::new(Mute)),
-            Settings::default(),
-            ConsumerId(1),
-            vec![feed],
-            ear.clone(),
-        );
         let (lane, queue) = tokio::sync::mpsc::unbounded_channel();
         drop(queue);
         let mut intake = Intake {
-            shared: Arc::new(shared),
+            shared: toy::shared(&source, ear.clone()),
             feed: 0,
             lanes: vec![lane],
             stored: HashMap::new(),

@@ -25,6 +25,12 @@ use crate::unit::{self, Concluded, Desk, End, Item, Trail, Trouble, lost_commits
 /// those of crashed lives.
 const TOUCH: Duration = Duration::from_secs(10);
 
+/// Copies that are waited for do not wait longer than this, however long the last unit took.
+const GATHER_MAX: Duration = Duration::from_millis(5);
+
+/// So many copies are enough for a unit.
+const GATHER_COUNT: usize = 64;
+
 /// The most parked messages brought back at once.
 pub(crate) const RELEASE_COUNT_MAX: usize = 1_000;
 
@@ -55,6 +61,8 @@ pub(crate) struct Lane<L: Ledger, H: Handler<L::Unit>> {
     probation: usize,
     /// The message whose try this life has counted already: only its end asks for another count.
     tried: Option<Key>,
+    /// Until then copies alone are no reason for a unit.
+    gathers_until: Instant,
 }
 
 /// Conflicts in a row that are no longer the ordinary kind: told like an outage, so that a statement that
@@ -87,6 +95,7 @@ impl<L: Ledger, H: Handler<L::Unit>> Lane<L, H> {
             paused: false,
             probation: if suspect { limit } else { 0 },
             tried: None,
+            gathers_until: Instant::now(),
         }
     }
 
@@ -146,7 +155,37 @@ impl<L: Ledger, H: Handler<L::Unit>> Lane<L, H> {
             count = tokio::time::timeout(patience, self.queue.recv_many(&mut taken, room)) => count,
         };
         self.waiting.extend(taken);
-        !matches!(count, Ok(0))
+        if matches!(count, Ok(0)) {
+            return false;
+        }
+        self.gather(room).await;
+        true
+    }
+
+    /// While nothing but copies of what was committed not long ago waits, gives more of them the time to come: as long
+    /// again as the last unit took. What is fresh ends that at once, and finds a lane that is not busy with copies.
+    async fn gather(&mut self, room: usize) {
+        let shared = self.shared.clone();
+        let is_copy = |queued: &Queued<H::Work>| {
+            let key = queued.item.case.key();
+            key.is_some_and(|key| shared.known.has(key))
+        };
+        let (mut looked, enough) = (0, GATHER_COUNT.min(room));
+        while self.waiting.len() < enough && self.waiting.iter().skip(looked).all(is_copy) {
+            looked = self.waiting.len();
+            let next = tokio::select! {
+                biased;
+                () = shared.stopped() => return,
+                next = tokio::time::timeout_at(self.gathers_until, self.queue.recv()) => next,
+            };
+            let Ok(Some(next)) = next else { return };
+            self.waiting.push_back(next);
+            while self.waiting.len() < room
+                && let Ok(queued) = self.queue.try_recv()
+            {
+                self.waiting.push_back(queued);
+            }
+        }
     }
 
     /// One unit over the first waiting messages, to its end.
@@ -174,8 +213,10 @@ impl<L: Ledger, H: Handler<L::Unit>> Lane<L, H> {
         match result {
             Ok((proof, concluded)) => {
                 drop(flight);
-                self.tell(begun, &concluded);
+                let took = begun.elapsed();
+                self.tell(took, &concluded);
                 self.committed(proof, concluded, items, tickets).await;
+                self.gathers_until = Instant::now() + took.min(GATHER_MAX);
                 if self.probation > 0 {
                     self.ended_well().await;
                 }
@@ -192,10 +233,10 @@ impl<L: Ledger, H: Handler<L::Unit>> Lane<L, H> {
     }
 
     /// Tells of a unit that committed.
-    fn tell(&self, begun: Instant, concluded: &Concluded) {
+    fn tell(&self, elapsed: Duration, concluded: &Concluded) {
         self.shared.observer.unit(&UnitDone {
             messages: concluded.kept,
-            elapsed: begun.elapsed(),
+            elapsed,
             new_letters: concluded.written.new_letters as u64,
             clashes: concluded.conclusion.clashes as u64,
         });
@@ -343,6 +384,13 @@ impl<L: Ledger, H: Handler<L::Unit>> Lane<L, H> {
                 let stub = ticket.stub.take();
                 still_underway.push(ticket);
                 let Some(ending) = ending else { continue };
+                // Large units come of a backlog, where nothing gathers.
+                if kept < GATHER_COUNT
+                    && !matches!(ending.outcome, Outcome::Dead | Outcome::Parked)
+                    && let Some(key) = item.case.key()
+                {
+                    self.shared.known.add(key);
+                }
                 if let Some(Stub {
                     feed,
                     receipt,
@@ -600,7 +648,7 @@ impl<L: Ledger, H: Handler<L::Unit>> Lane<L, H> {
         let begun = Instant::now();
         match self.unit(Arc::new(Vec::new()), positions).await {
             Ok((_, concluded)) => {
-                self.tell(begun, &concluded);
+                self.tell(begun.elapsed(), &concluded);
                 self.shared
                     .tracker
                     .committed(&[], &concluded.conclusion.record.positions);
@@ -751,4 +799,164 @@ pub(crate) fn panic_text(panic: Box<dyn std::any::Any + Send>) -> String {
         .map(|text| (*text).to_owned())
         .or_else(|| panic.downcast_ref::<String>().cloned())
         .unwrap_or_else(|| "without a text".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use semel_core::Message;
+    use semel_core::fingerprint::{FieldSums, Fingerprint, Scheme};
+    use semel_core::law::Binding;
+    use semel_core::ledger::{ConsumerId, Instance, SourceId};
+    use semel_storm::{SimLedger, SimSource};
+    use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+
+    use super::*;
+    use crate::observe::Deaf;
+    use crate::toy::{self, Mute};
+
+    const WAIT: Duration = Duration::from_millis(4);
+
+    /// A lane that gathers copies of key 1 for a while, and its queue.
+    fn gathering() -> (Lane<SimLedger, Mute>, UnboundedSender<Queued<()>>) {
+        let (sender, queue) = unbounded_channel();
+        let shared = toy::shared(&SimSource::new(1), Arc::new(Deaf));
+        shared.known.add(key(1));
+        let id = LaneId {
+            consumer: ConsumerId(1),
+            instance: Instance([1; 16]),
+            lane: 0,
+        };
+        let mut lane = Lane::new(shared, id, queue, false);
+        lane.gathers_until = Instant::now() + WAIT;
+        (lane, sender)
+    }
+
+    fn key(number: u8) -> Key {
+        Key::from_bytes([number; 16])
+    }
+
+    fn queued(lane: &Lane<SimLedger, Mute>, number: u8) -> Queued<()> {
+        let binding = Binding {
+            key: key(number),
+            id: number.to_string(),
+            fingerprint: Fingerprint::of_bytes(b""),
+            scheme: Scheme::NONE,
+            sums: FieldSums::default(),
+        };
+        let case = Case {
+            message: Message::new("", "p", None),
+            source: SourceId(1),
+            binding: Ok((binding, ())),
+            unbound: None,
+            kind: ClaimKind::New,
+            replay: false,
+            last: false,
+            attempts: 0,
+        };
+        Queued {
+            item: Box::new(Item {
+                case,
+                slot: None,
+                doomed: None,
+                counted: false,
+            }),
+            ticket: Ticket {
+                stub: None,
+                _underway: lane.shared.outstanding.begin(),
+                _permit: None,
+                _watch: None,
+            },
+        }
+    }
+
+    /// How long the lane waits for its next unit, and how many messages that has.
+    async fn filled(lane: &mut Lane<SimLedger, Mute>) -> (Duration, usize) {
+        let begun = Instant::now();
+        assert!(lane.fill().await);
+        (begun.elapsed(), lane.waiting.len())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn copies_alone_wait_for_more_of_them_as_long_as_the_last_unit_took() {
+        let (mut lane, sender) = gathering();
+        sender
+            .send(queued(&lane, 1))
+            .unwrap_or_else(|_| panic!("open"));
+        sender
+            .send(queued(&lane, 1))
+            .unwrap_or_else(|_| panic!("open"));
+        // Its clock counts in milliseconds, and rounds up.
+        let (took, count) = filled(&mut lane).await;
+        assert!(
+            took >= WAIT && took <= WAIT + Duration::from_millis(1),
+            "{took:?}"
+        );
+        assert_eq!(count, 2);
+        lane.waiting.clear();
+        sender
+            .send(queued(&lane, 1))
+            .unwrap_or_else(|_| panic!("open"));
+        assert_eq!(
+            filled(&mut lane).await,
+            (Duration::ZERO, 1),
+            "the wait is over"
+        );
+    }
+
+    #[tokio::test]
+    async fn what_is_committed_is_known() {
+        let (mut lane, sender) = gathering();
+        sender
+            .send(queued(&lane, 7))
+            .unwrap_or_else(|_| panic!("open"));
+        assert!(lane.fill().await);
+        lane.deliver().await;
+        assert!(lane.waiting.is_empty() && lane.shared.known.has(key(7)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_fresh_never_waits_for_copies_and_takes_them_with_it() {
+        let (mut lane, sender) = gathering();
+        sender
+            .send(queued(&lane, 2))
+            .unwrap_or_else(|_| panic!("open"));
+        assert_eq!(filled(&mut lane).await, (Duration::ZERO, 1));
+        lane.waiting.clear();
+        for number in [1, 1, 2] {
+            sender
+                .send(queued(&lane, number))
+                .unwrap_or_else(|_| panic!("open"));
+        }
+        assert_eq!(filled(&mut lane).await, (Duration::ZERO, 3));
+        lane.waiting.clear();
+        sender
+            .send(queued(&lane, 1))
+            .unwrap_or_else(|_| panic!("open"));
+        let late = queued(&lane, 2);
+        let sent = tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+            sender.send(late).unwrap_or_else(|_| panic!("open"));
+        });
+        assert_eq!(filled(&mut lane).await, (Duration::from_millis(2), 2));
+        sent.await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn many_copies_are_enough_and_a_stop_ends_the_wait() {
+        let (mut lane, sender) = gathering();
+        for _ in 0..GATHER_COUNT {
+            sender
+                .send(queued(&lane, 1))
+                .unwrap_or_else(|_| panic!("open"));
+        }
+        assert_eq!(filled(&mut lane).await, (Duration::ZERO, GATHER_COUNT));
+        lane.waiting.clear();
+        sender
+            .send(queued(&lane, 1))
+            .unwrap_or_else(|_| panic!("open"));
+        lane.shared.stop(None);
+        let begun = Instant::now();
+        lane.gather(GATHER_COUNT).await;
+        assert_eq!(begun.elapsed(), Duration::ZERO);
+    }
 }

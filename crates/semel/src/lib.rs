@@ -6,6 +6,7 @@ mod consumer;
 mod flight;
 pub mod handler;
 mod intake;
+mod known;
 mod lane;
 mod observe;
 mod per_message;
@@ -13,6 +14,8 @@ mod position;
 mod settings;
 mod shared;
 pub mod staged;
+#[cfg(test)]
+mod toy;
 mod unit;
 
 pub use binding::{Rules, rules_hash};

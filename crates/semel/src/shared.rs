@@ -12,6 +12,7 @@ use tokio::sync::{Notify, Semaphore, watch};
 use tokio::time::Instant;
 
 use crate::flight::Flights;
+use crate::known::Known;
 use crate::observe::{Cause, Observer, State, Summary};
 use crate::position::Tracker;
 use crate::settings::Settings;
@@ -45,6 +46,7 @@ pub(crate) struct Shared<L, H> {
     pub(crate) feeds: Vec<Feed>,
     pub(crate) tracker: Arc<Tracker>,
     pub(crate) flights: Flights,
+    pub(crate) known: Known,
     pub(crate) budget: Arc<Semaphore>,
     pub(crate) observer: Arc<dyn Observer>,
     pub(crate) outstanding: Arc<Outstanding>,
@@ -86,6 +88,7 @@ impl<L, H> Shared<L, H> {
             feeds,
             tracker: Arc::default(),
             flights: Flights::default(),
+            known: Known::default(),
             budget,
             observer,
             outstanding: Arc::default(),

@@ -36,7 +36,7 @@ const PHASE: Duration = Duration::from_secs(15);
 
 /// Before the first turn, as in the storm: connections open, statements are prepared, accounts are known, and the broker
 /// compiles its code (a fresh JVM makes the first seconds twenty times as slow).
-const WARM_UP: Duration = Duration::from_secs(10);
+const WARM_UP: Duration = Duration::from_secs(30);
 
 /// A copy is of one of so many operations before it.
 const COPY_DISTANCE_MAX: u64 = 5_000;
