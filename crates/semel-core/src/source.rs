@@ -213,15 +213,25 @@ pub trait Positions: Send + Sync {
     /// The stored position of one partition of this source: the maximum over the lanes, or `None`
     /// when no unit has written one.
     fn reached(&self, partition: &str) -> BoxFuture<'_, Result<Option<Reached>, Fault>>;
+
+    /// Whether units write positions at all. Where they do, a partition without one that a unit once told its broker of means
+    /// that the ledger lost it.
+    fn are_kept(&self) -> bool {
+        true
+    }
 }
 
-/// Positions of a ledger that has none: every partition starts as the source's settings say.
+/// Positions of a ledger that keeps none: every partition starts as the source's settings say.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoPositions;
 
 impl Positions for NoPositions {
     fn reached(&self, _partition: &str) -> BoxFuture<'_, Result<Option<Reached>, Fault>> {
         Box::pin(std::future::ready(Ok(None)))
+    }
+
+    fn are_kept(&self) -> bool {
+        false
     }
 }
 

@@ -124,7 +124,8 @@ pub(crate) struct Rewind {
     /// Only this partition.
     #[arg(long, value_name = "PARTITION")]
     pub(crate) partition: Option<String>,
-    /// Kafka: an offset not beyond the ledger's position. A file: 1, its first line.
+    /// Kafka: an offset, of every partition without --partition, not beyond the ledger's position, or if that is lost not beyond the group's. A file:
+    /// 1, its first line.
     #[arg(long, value_name = "PLACE")]
     pub(crate) to: Option<u64>,
     /// Say what would be done.

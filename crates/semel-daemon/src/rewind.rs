@@ -224,7 +224,11 @@ async fn note(
     args: &cli::Rewind,
 ) -> Result<(), Failure> {
     let Some((consumer, _)) = reading.numbers else {
-        return Ok(());
+        return Err(Failure::usage(format!(
+            "the ledger does not know `{}` yet, so a rewind could not be noted: start `semel run` once (it may stop, and nothing is handed out then), and \
+             rewind after it",
+            reading.consumer
+        )));
     };
     let by = By::new(args.who.as_deref(), args.why.as_deref());
     let noted = Noted {

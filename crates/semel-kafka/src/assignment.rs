@@ -396,7 +396,7 @@ impl Assignment {
     }
 
     /// What the broker has not been told, of these partitions or of all.
-    pub(crate) fn untold(&self, of: Option<&[Index]>) -> Vec<(Index, u64)> {
+    pub(crate) fn untold(&self, of: Option<&[Index]>) -> Vec<(Index, u64, Word)> {
         let asked = |index: &Index| of.is_none_or(|of| of.contains(index));
         self.ours()
             .filter(|(index, p)| {
@@ -405,7 +405,7 @@ impl Assignment {
                     && !p.alarm
                     && p.reached > p.told
             })
-            .map(|(index, p)| (index, p.reached))
+            .map(|(index, p)| (index, p.reached, Word::Reached))
             .collect()
     }
 
@@ -444,7 +444,8 @@ impl Assignment {
     pub(crate) fn alarm(&mut self, topic: &str) -> Option<String> {
         let mut told = None;
         for partition in &mut self.partitions {
-            if *partition.topic == *topic && partition.phase == Phase::Live {
+            if *partition.topic == *topic && matches!(partition.phase, Phase::Live | Phase::Leaving)
+            {
                 partition.alarm = true;
                 told.get_or_insert_with(|| verdict::made_again(&partition.name));
             }
@@ -453,9 +454,11 @@ impl Assignment {
     }
 
     /// The partitions whose topic is another one, with how far they are read.
-    pub(crate) fn alarms(&self) -> Vec<(Index, u64)> {
+    pub(crate) fn alarms(&self) -> Vec<(Index, u64, Word)> {
         let alarmed = self.ours().filter(|(_, p)| p.alarm);
-        alarmed.map(|(index, p)| (index, p.reached)).collect()
+        alarmed
+            .map(|(index, p)| (index, p.reached, Word::Alarm))
+            .collect()
     }
 
     /// The broker has confirmed this.
@@ -741,7 +744,7 @@ mod tests {
         assert!(!assignment.written(&[index]));
         assert!(assignment.reach(&reached(1)));
         assert!(assignment.written(&[index]));
-        assert_eq!(assignment.untold(None), [(index, 1)]);
+        assert_eq!(assignment.untold(None), [(index, 1, Word::Reached)]);
         assignment.told(index, 1);
         assert!(
             assignment.reach(&reached(0)),

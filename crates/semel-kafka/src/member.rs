@@ -24,7 +24,7 @@ use crate::shared::{Shared, Trouble};
 use crate::turn::Turn;
 use crate::verdict::Word;
 use crate::vetting::{Subject, Vetting, blocking};
-use crate::{options, quiet};
+use crate::{options, quiet, watch};
 
 /// The longest the thread sleeps in the client: how late it sees a position to tell when nothing comes.
 const POLL: Duration = Duration::from_millis(100);
@@ -109,11 +109,13 @@ impl ClientContext for Context {
 
 impl ConsumerContext for Context {
     fn rebalance(&self, client: &Client, what: RDKafkaRespErr, list: &mut TopicPartitionList) {
-        let result = match what {
-            RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS => self.assigned(client, list),
-            _ => self.revoked(client, list),
-        };
-        if let Err(error) = result {
+        if matches!(what, RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS) {
+            if let Err(error) = self.assigned(client, list) {
+                // The group takes them for ours, so nobody else would read them.
+                self.shared
+                    .fail(format!("kafka: partitions could not be taken: {error}"));
+            }
+        } else if let Err(error) = self.revoked(client, list) {
             tracing::warn!(%error, "kafka: a rebalance was not followed; the group will try again");
         }
     }
@@ -181,9 +183,12 @@ impl Context {
         if !client.assignment_lost() {
             if !closing {
                 self.drain(&indices);
+                watch::last_look(&self.vetting, Some(&indices));
+                let alarms = self.shared.lock().assignment.alarms();
+                let _ = tell_each(client, &self.shared, &alarms);
             }
             let untold = self.shared.lock().assignment.untold(Some(&indices));
-            if let Err(error) = tell(client, &self.shared, &untold, Word::Reached) {
+            if let Err(error) = tell(client, &self.shared, &untold) {
                 tracing::info!(%error, "kafka: not told on revoke; the next owner sees duplicates");
             }
         }
@@ -214,19 +219,14 @@ impl Context {
 
 /// Tells the broker, and waits for its answer: an asynchronous commit's `Ok` proves nothing (TRAPS T50).
 /// Storing first lets the library refuse what is not assigned to us (TRAPS T51).
-fn tell(
-    client: &Client,
-    shared: &Shared,
-    positions: &[(Index, u64)],
-    word: Word,
-) -> KafkaResult<()> {
+fn tell(client: &Client, shared: &Shared, positions: &[(Index, u64, Word)]) -> KafkaResult<()> {
     if positions.is_empty() {
         return Ok(());
     }
     let mut list = TopicPartitionList::with_capacity(positions.len());
     {
         let state = shared.lock();
-        for (index, next) in positions {
+        for (index, next, word) in positions {
             let Some(partition) = state.assignment.get(*index) else {
                 continue;
             };
@@ -243,8 +243,27 @@ fn tell(
     client.store_offsets(&list)?;
     client.commit(&list, CommitMode::Sync)?;
     let mut state = shared.lock();
-    for (index, next) in positions {
+    for (index, next, _) in positions {
         state.assignment.told(*index, *next);
+    }
+    Ok(())
+}
+
+/// Tells one by one: a new topic may have fewer partitions than the old one, and those that are gone need no word.
+fn tell_each(
+    client: &Client,
+    shared: &Shared,
+    positions: &[(Index, u64, Word)],
+) -> KafkaResult<()> {
+    for position in positions {
+        match tell(client, shared, std::slice::from_ref(position)) {
+            Err(error)
+                if matches!(
+                    error.rdkafka_error_code(),
+                    Some(Code::UnknownTopicOrPartition | Code::UnknownPartition)
+                ) => {}
+            told => told?,
+        }
     }
     Ok(())
 }
@@ -260,6 +279,8 @@ pub(crate) struct Member {
     joining_since: Option<Instant>,
     /// The broker knows that a topic is another one.
     alarmed: bool,
+    /// It was said that this could not be told.
+    alarm_failed: bool,
     full_since: Option<Instant>,
     paused: bool,
     turn: Turn,
@@ -276,6 +297,7 @@ impl Member {
             knocked_at: now,
             joining_since: Some(now),
             alarmed: false,
+            alarm_failed: false,
             full_since: None,
             paused: false,
             turn: Turn::new(tuning.limits),
@@ -309,7 +331,7 @@ impl Member {
             return;
         }
         let untold = self.shared.lock().assignment.untold(None);
-        match tell(&self.client, &self.shared, &untold, Word::Reached) {
+        match tell(&self.client, &self.shared, &untold) {
             Ok(()) => {}
             // A rebalance is under way or the coordinator moves: the next interval tries again, and
             // fetching goes on meanwhile (E041).
@@ -324,10 +346,12 @@ impl Member {
             return;
         }
         let alarms = self.shared.lock().assignment.alarms();
-        let told = tell(&self.client, &self.shared, &alarms, Word::Alarm);
+        let told = tell_each(&self.client, &self.shared, &alarms);
         self.alarmed = !alarms.is_empty() && told.is_ok();
-        if let Err(error) = told {
-            tracing::error!(%error, "kafka: that the topic was made again is not told to the broker; a later start may not know it");
+        if let Err(error) = told
+            && !std::mem::replace(&mut self.alarm_failed, true)
+        {
+            tracing::error!(%error, "kafka: that the topic was made again is not told to the broker yet; a start before it is may not know it");
         }
     }
 
@@ -349,16 +373,13 @@ impl Member {
                 Phase::Away | Phase::Live | Phase::Leaving => {}
             }
         }
-        for word in [Word::Start, Word::Reached] {
-            let untold: Vec<_> = ready
-                .iter()
-                .filter(|(.., start)| start.tell == Some(word))
-                .map(|(index, .., start)| (*index, start.offset))
-                .collect();
-            if let Err(error) = tell(&self.client, &self.shared, &untold, word) {
-                tracing::debug!(%error, "kafka: where partitions start is not told yet");
-                return true;
-            }
+        let untold: Vec<_> = ready
+            .iter()
+            .filter_map(|(index, .., start)| Some((*index, start.offset, start.tell?)))
+            .collect();
+        if let Err(error) = tell(&self.client, &self.shared, &untold) {
+            tracing::debug!(%error, "kafka: where partitions start is not told yet");
+            return true;
         }
         let mut started = false;
         for (index, generation, place, start) in ready {
@@ -660,9 +681,10 @@ impl Member {
     /// Tells what is reached and leaves the group. `close` waits for this with a deadline and goes on
     /// without it (TRAPS T52).
     fn close(mut self) {
+        watch::last_look(&self.context().vetting, None);
         self.tell_alarms();
         let untold = self.shared.lock().assignment.untold(None);
-        if let Err(error) = tell(&self.client, &self.shared, &untold, Word::Reached) {
+        if let Err(error) = tell(&self.client, &self.shared, &untold) {
             tracing::info!(%error, "kafka: not told at the end; the next start sees duplicates");
         }
         if self.client.close_queue().is_ok() {

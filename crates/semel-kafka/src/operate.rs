@@ -1,5 +1,5 @@
 //! For operators: what the broker and the ledger say of each partition (`semel doctor`), and setting the
-//! group back to the ledger's position (`semel rewind`). Neither joins the group.
+//! group back (`semel rewind`). Neither joins the group.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -35,6 +35,8 @@ pub struct PartitionReport {
     /// The topic is not the one that the ledger has read: it ends before the ledger's position, or another record is
     /// there.
     pub made_again: bool,
+    /// The topic was made again under its reader, who left that word with the group's offset of some partition of it.
+    pub alarmed: bool,
     /// A ledger told the group its offset, and this one has no position here: it was restored to a time before its first,
     /// or it is another one.
     pub forgotten: bool,
@@ -104,6 +106,7 @@ pub async fn inspect(
                     .ledger
                     .as_ref()
                     .is_some_and(|(next, _)| *next > facts.high || facts.before == Before::Other),
+                alarmed: facts.alarmed,
                 forgotten: facts.is_forgotten(),
                 start,
             })

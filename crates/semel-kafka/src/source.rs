@@ -85,10 +85,9 @@ impl KafkaSource {
             timeout,
             start_at: options.start_at,
         };
-        tokio::spawn(crate::watch::run(vetting.clone()));
         let context = Context {
             shared: shared.clone(),
-            vetting,
+            vetting: vetting.clone(),
             runtime: Handle::current(),
             tuning,
             topics: options.topics.clone(),
@@ -104,6 +103,7 @@ impl KafkaSource {
             .name("semel-kafka".to_owned())
             .spawn(move || member.run())
             .map_err(|error| Fault::down(format!("kafka: no thread for the client: {error}")))?;
+        tokio::spawn(crate::watch::run(vetting));
         Ok(Self { shared })
     }
 
@@ -111,13 +111,18 @@ impl KafkaSource {
     /// is not settled comes again to the next member. Nothing more is handed out.
     ///
     /// # Errors
-    /// `Down` when the deadline passed; the client's thread is then left behind, and the process may end.
+    /// `Down` when the deadline passed; the client's thread is then left behind, and the process may end. `Stop` when a last
+    /// look shows that a topic is not the one that was read.
     pub async fn close(&self, deadline: Duration) -> Result<(), Fault> {
+        let stopped = self.shared.lock().stop().is_some();
         self.shut();
         let mut ended = self.shared.ended.subscribe();
         let ended = tokio::time::timeout(deadline, ended.wait_for(|ended| *ended)).await;
         match ended {
-            Ok(_) => Ok(()),
+            Ok(_) => match self.shared.lock().stop() {
+                Some(stop) if !stopped => Err(stop),
+                _ => Ok(()),
+            },
             Err(_) => Err(Fault::down(
                 "kafka: the client did not close in time; what it has not told the broker comes again as duplicates",
             )),

@@ -3,12 +3,12 @@
 //!
 //! | ledger's position | group's offset | then |
 //! |---|---|---|
-//! | any | told with an alarm | stop: the topic was made again while it was read |
+//! | any | of some partition of the topic told with an alarm | stop: the topic was made again while it was read |
 //! | beyond the partition's end, or its mark is not the record's | any | stop: the topic was made again |
 //! | `next` | more than `next` | stop: the database lost commits it had confirmed |
 //! | `next` | `next` or less | start at the group's offset: ordinary redelivery, counted as replay |
 //! | `next` | none (expired, deleted) | start at `next` |
-//! | none | told by a unit, and `start_at` is `latest` or `committed` | stop: the database lost its first commits, or is another one |
+//! | none | told by a unit, and `start_at` is not `earliest` | stop: the database lost its first commits, or is another one |
 //! | none | any other | a first start: `start_at` decides |
 //!
 //! **Why the group's offset, when the ledger's position is ahead of it?** The position proves that all below
@@ -29,6 +29,10 @@ use crate::options::StartAt;
 pub(crate) struct Facts {
     pub(crate) committed: Option<Offset>,
     pub(crate) ledger: Option<(u64, Mark)>,
+    /// The ledger keeps positions of this source.
+    pub(crate) kept: bool,
+    /// The group was told of some partition of the topic that it was made again while it was read.
+    pub(crate) alarmed: bool,
     /// The first offset the broker still has.
     pub(crate) low: u64,
     /// The end: behind the last record of a finished transaction.
@@ -39,13 +43,19 @@ pub(crate) struct Facts {
 }
 
 impl Facts {
+    /// Another tool's offset of the group that a first start at `offset` leaves behind.
+    pub(crate) fn passed_over(&self, offset: u64) -> Option<u64> {
+        let committed = self.committed.filter(|_| self.ledger.is_none())?;
+        (committed.word == Word::Foreign && committed.next < offset).then_some(committed.next)
+    }
+
     fn word(&self) -> Option<Word> {
         self.committed.map(|committed| committed.word)
     }
 
     /// The group's offset was written by a unit, of which this ledger knows nothing.
     pub(crate) fn is_forgotten(&self) -> bool {
-        self.ledger.is_none() && self.word() == Some(Word::Reached)
+        self.kept && self.ledger.is_none() && self.word() == Some(Word::Reached)
     }
 }
 
@@ -112,7 +122,7 @@ pub(crate) enum Verdict {
 
 /// Judges one partition.
 pub(crate) fn judge(name: &str, facts: &Facts, start_at: StartAt) -> Verdict {
-    if facts.word() == Some(Word::Alarm) {
+    if facts.alarmed {
         return Verdict::Stop(made_again(name));
     }
     match &facts.ledger {
@@ -126,8 +136,8 @@ pub(crate) fn judge(name: &str, facts: &Facts, start_at: StartAt) -> Verdict {
 pub(crate) fn made_again(name: &str) -> String {
     format!(
         "kafka {name}: the topic was deleted and made again while it was read. Reading went on at the old one's offset, so \
-         records of the new one below it may never have been handed out. `semel rewind SOURCE --partition {name} --to 0` \
-         reads the new topic from its beginning (what is known comes out as duplicates), for each of its partitions"
+         records of the new one below it may never have been handed out. `semel rewind SOURCE` reads the new topic from its beginning \
+         (what is known comes out as duplicates)"
     )
 }
 
@@ -181,17 +191,24 @@ fn first(name: &str, facts: &Facts, start_at: StartAt) -> Verdict {
         start(offset, facts, tell.then_some(Word::Start), 0)
     };
     match start_at {
-        // Both would go on behind what this ledger has never handled. The others begin where its first start did.
-        StartAt::Latest | StartAt::Committed if facts.is_forgotten() => {
-            Verdict::Stop(forgotten(name, facts))
-        }
         StartAt::Earliest => begin(*low),
+        // These could go on behind what this ledger has never handled.
+        _ if facts.is_forgotten() => Verdict::Stop(forgotten(name, facts)),
         // Where an earlier start found the end: what came since then was not handled, and is not skipped.
         StartAt::Latest => match committed {
             Some(offset) if offset.word == Word::Start => begin(offset.next.clamp(*low, *high)),
             _ => begin(*high),
         },
-        StartAt::Timestamp(_) => begin(at_time.unwrap_or(*high)),
+        // The same holds where no record is of that time yet.
+        StartAt::Timestamp(_) => {
+            let at_time = at_time.unwrap_or(*high);
+            match committed {
+                Some(offset) if offset.word == Word::Start => {
+                    begin(at_time.min(offset.next).max(*low))
+                }
+                _ => begin(at_time),
+            }
+        }
         StartAt::Committed => match committed {
             Some(offset) if offset.next > *high => Verdict::Stop(format!(
                 "kafka {name}: start_at = \"committed\", but the group's offset {} is beyond the partition's end {high}: the topic was made again. Set start_at to what is right for the new topic",
@@ -215,9 +232,9 @@ fn first(name: &str, facts: &Facts, start_at: StartAt) -> Verdict {
 fn forgotten(name: &str, facts: &Facts) -> String {
     let next = facts.committed.map_or(0, |committed| committed.next);
     format!(
-        "kafka {name}: a ledger told the group its offset {next}, and this one has no position there: the database was restored to a time before its first, or \
-         it is another one. Nothing was handed out. `semel rewind SOURCE --partition {name} --to OFFSET` says where to read again from (what is known comes \
-         out as duplicates); for a new ledger take a new `group`"
+        "kafka {name}: the group's offset {next} was told by a ledger, and this one has no position there: the database was restored to a time before its first, \
+         or it is another one, or the source or its consumer has another name in the config. Nothing was handed out. \
+         `semel rewind SOURCE --partition {name} --to OFFSET` says where to read from: {next} goes on there, what is known of earlier ones comes out as duplicates"
     )
 }
 
@@ -243,6 +260,8 @@ mod tests {
                 word: Word::Foreign,
             }),
             ledger: ledger.map(|next| (next, Mark::new())),
+            kept: true,
+            alarmed: false,
             low: 10,
             high: 100,
             before: Before::Same,
@@ -384,25 +403,41 @@ mod tests {
     #[test]
     fn an_offset_that_a_unit_told_and_this_ledger_does_not_know_is_not_gone_on_from() {
         let forgotten = told(70, Word::Reached);
-        for start_at in [StartAt::Latest, StartAt::Committed] {
+        for start_at in [StartAt::Latest, StartAt::Committed, StartAt::Timestamp(0)] {
             let text = stopped(&forgotten, start_at);
             for part in ["t/0", "70", "no position", "--to OFFSET"] {
                 assert!(text.contains(part), "{text}");
             }
         }
-        // These read all of it again.
+        // All of it is read again.
         assert_eq!(
             started(&forgotten, StartAt::Earliest),
             (10, Some(Word::Start), 0)
         );
-        assert_eq!(
-            started(&forgotten, StartAt::Timestamp(0)),
-            (100, Some(Word::Start), 0)
-        );
         // An operator's own place.
-        for start_at in [StartAt::Latest, StartAt::Committed] {
+        for start_at in [StartAt::Latest, StartAt::Committed, StartAt::Timestamp(0)] {
             assert_eq!(started(&told(40, Word::Start), start_at), (40, None, 0));
         }
+        // Nothing can be lost that is not kept.
+        let unkept = Facts {
+            kept: false,
+            ..forgotten
+        };
+        assert_eq!(started(&unkept, StartAt::Committed), (70, None, 0));
+    }
+
+    #[test]
+    fn a_time_that_has_not_come_does_not_skip_what_came_between_two_first_starts() {
+        let again = told(70, Word::Start);
+        assert_eq!(started(&again, StartAt::Timestamp(0)), (70, None, 0));
+        let of_that_time = Facts {
+            at_time: Some(33),
+            ..again
+        };
+        assert_eq!(
+            started(&of_that_time, StartAt::Timestamp(0)),
+            (33, Some(Word::Start), 0)
+        );
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Compares the broker's facts with the ledger's when partitions are assigned, beside the client's thread:
 //! the ledger may take its time, and polling never waits for it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::mark;
 use crate::options::StartAt;
 use crate::probe::{Place, Probe};
 use crate::shared::{Shared, Trouble};
-use crate::verdict::{Before, Facts, Verdict, judge};
+use crate::verdict::{Before, Facts, Verdict, Word, judge};
 
 /// Between two tries while the broker or the ledger is away.
 const RETRY: Duration = Duration::from_millis(500);
@@ -87,7 +87,13 @@ impl Vetting {
                 continue;
             };
             match judge(&subject.name, facts, self.start_at) {
-                Verdict::Stop(text) => self.shared.fail(text),
+                Verdict::Stop(text) => {
+                    if facts.alarmed {
+                        let mut state = self.shared.lock();
+                        state.assignment.alarm(&subject.place.0);
+                    }
+                    self.shared.fail(text);
+                }
                 Verdict::Start { start, removed } => {
                     if removed > 0 {
                         tracing::error!(partition = %subject.name, removed, from = start.offset, "the broker's retention removed offsets that nothing has handled; going on behind them");
@@ -96,7 +102,10 @@ impl Vetting {
                         tracing::warn!(partition = %subject.name, offset = start.offset, "the group's offset is gone (expired or deleted); the ledger's position stands in for it");
                     }
                     if facts.is_forgotten() {
-                        tracing::warn!(partition = %subject.name, offset = start.offset, "the group's offset was told by a ledger that had a position here, and this one has none (restored, or another one); `start_at` decides, as at a first start");
+                        tracing::warn!(partition = %subject.name, offset = start.offset, "the group's offset was told by a ledger that had a position here, and this one has none (restored, or another one): all that the broker still has is read again");
+                    }
+                    if let Some(passed) = facts.passed_over(start.offset) {
+                        tracing::warn!(partition = %subject.name, passed, offset = start.offset, "a first start behind the group's offset, as `start_at` says; `start_at = \"committed\"` goes on there");
                     }
                     tracing::info!(partition = %subject.name, offset = start.offset, end = start.end, "assigned");
                     let mut state = self.shared.lock();
@@ -123,11 +132,17 @@ impl Vetting {
         let (reader, timeout) = (self.reader.clone(), self.timeout);
         let (probe, mut committed) = blocking(move || {
             let probe = Probe::open(&reader, timeout)?;
-            let committed = probe.committed(&places)?;
+            let committed = probe.committed(&with_neighbours(&probe, places))?;
             Ok((probe, committed))
         })
         .await?;
+        let alarmed: HashSet<String> = committed
+            .iter()
+            .filter(|(_, offset)| offset.word == Word::Alarm)
+            .map(|((topic, _), _)| topic.clone())
+            .collect();
         let ledger = self.ledger(&subjects).await;
+        let kept = self.positions.are_kept();
         let start_at = self.start_at;
         // A probe that is dropped waits for its client's end, so that must not happen on an async thread (TRAPS T52).
         blocking(move || {
@@ -136,11 +151,14 @@ impl Vetting {
             for (place, _) in subjects {
                 let (low, high) = probe.ends(&place)?;
                 let (committed, ledger) = (committed.remove(&place), ledger.remove(&place));
+                let alarmed = alarmed.contains(&place.0);
                 facts.insert(
                     place,
                     Facts {
                         committed,
                         ledger,
+                        kept,
+                        alarmed,
                         low,
                         high,
                         before: Before::Gone,
@@ -179,6 +197,21 @@ impl Vetting {
         }
         Ok(ledger)
     }
+}
+
+/// These, and the other partitions of their topics: an alarm holds for a topic, and the one who raised it may have had some of
+/// its partitions only.
+fn with_neighbours(probe: &Probe, mut places: Vec<Place>) -> Vec<Place> {
+    let topics: HashSet<String> = places.iter().map(|(topic, _)| topic.clone()).collect();
+    for topic in topics {
+        // A topic that is away is told by who reads it.
+        for number in probe.partitions(&topic).unwrap_or_default() {
+            places.push((topic.clone(), number));
+        }
+    }
+    places.sort_unstable();
+    places.dedup();
+    places
 }
 
 /// Reads the records before the ledger's positions again, where they can still be there.

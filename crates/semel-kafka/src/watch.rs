@@ -1,20 +1,25 @@
 //! Looks again and again whether a topic is still the one that is read. A topic that is deleted and made again under a
 //! running member tells it nothing: the library goes on in the new one at the old one's offset, and what lies below would
-//! never be read (TRAPS T57). So a record that this member knows is read anew; another one in its place, or an end
-//! before it, is another topic.
+//! never be read (TRAPS T57). So a record that this member knows is read anew, now and then and before it gives a partition
+//! up; another one in its place, or an end before it, is another topic.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use rdkafka::ClientConfig;
 use semel_core::Fault;
 use semel_core::ledger::Mark;
 
 use crate::assignment::Index;
 use crate::probe::{Place, Probe};
+use crate::shared::{Shared, Trouble};
 use crate::vetting::{Vetting, blocking};
 
 /// Between two looks: what is noticed later costs an operator no more, and a look costs a connection and a fetch a topic.
 const PERIOD: Duration = Duration::from_secs(5);
+
+/// The last look at what is given up takes no longer: whoever waits for a rebalance or an end waits for it.
+const LAST_LOOK: Duration = Duration::from_secs(1);
 
 /// A record of a live partition that this member knows.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,23 +58,59 @@ pub(crate) async fn run(vetting: Vetting) {
             continue;
         }
         let (reader, timeout) = (vetting.reader.clone(), vetting.timeout);
-        let looked = blocking(move || {
-            let probe = Probe::open(&reader, timeout)?;
-            anchors
-                .into_iter()
-                .map(|anchor| Ok((look(&probe, &anchor)?, anchor)))
-                .collect::<Result<Vec<_>, Fault>>()
-        });
+        let looked = blocking(move || looks(&reader, timeout, anchors));
         match looked.await {
             Ok(seen) => seen
                 .iter()
-                .for_each(|(seen, anchor)| conclude(&vetting, *seen, anchor)),
-            // Away, or deleted and not there yet: others tell that, and the next look comes.
-            Err(fault) => {
-                tracing::debug!(error = %fault, "kafka: not looked whether topics are the same")
-            }
+                .for_each(|(seen, anchor)| conclude(&vetting.shared, *seen, anchor)),
+            Err(fault) => unseen(&fault),
         }
     }
+}
+
+/// Looks a last time before partitions are given up, of these or of all: the next owner's known records may be the new
+/// topic's. Blocks.
+pub(crate) fn last_look(vetting: &Vetting, of: Option<&[Index]>) {
+    let anchors = {
+        let state = vetting.shared.lock();
+        if state.is_troubled(Trouble::Broker) {
+            return;
+        }
+        let mut anchors = state.assignment.anchors();
+        anchors.retain(|anchor| of.is_none_or(|of| of.contains(&anchor.index)));
+        one_of_each_topic(anchors, 0)
+    };
+    if anchors.is_empty() {
+        return;
+    }
+    match looks(&vetting.reader, vetting.timeout.min(LAST_LOOK), anchors) {
+        Ok(seen) => seen
+            .iter()
+            .for_each(|(seen, anchor)| conclude(&vetting.shared, *seen, anchor)),
+        Err(fault) => unseen(&fault),
+    }
+}
+
+/// What the anchors' places hold; those that cannot be looked at are left out.
+fn looks(
+    reader: &ClientConfig,
+    timeout: Duration,
+    anchors: Vec<Anchor>,
+) -> Result<Vec<(Seen, Anchor)>, Fault> {
+    let probe = Probe::open(reader, timeout)?;
+    let look = |anchor: Anchor| match look(&probe, &anchor) {
+        Ok(seen) => Some((seen, anchor)),
+        Err(fault) => {
+            unseen(&fault);
+            None
+        }
+    };
+    Ok(anchors.into_iter().filter_map(look).collect())
+}
+
+/// Away, or deleted and not there yet: others tell that, and the next look comes.
+fn unseen(fault: &Fault) {
+    tracing::debug!(error = %fault, "kafka: not looked whether a topic is the same");
 }
 
 /// A topic is made again as a whole, so one of its partitions is enough; each has its turn.
@@ -103,8 +144,8 @@ fn look(probe: &Probe, anchor: &Anchor) -> Result<Seen, Fault> {
     })
 }
 
-fn conclude(vetting: &Vetting, seen: Seen, anchor: &Anchor) {
-    let mut state = vetting.shared.lock();
+fn conclude(shared: &Shared, seen: Seen, anchor: &Anchor) {
+    let mut state = shared.lock();
     match seen {
         Seen::Same => {}
         Seen::Gone => state
@@ -114,7 +155,7 @@ fn conclude(vetting: &Vetting, seen: Seen, anchor: &Anchor) {
             let text = state.assignment.alarm(&anchor.place.0);
             drop(state);
             if let Some(text) = text {
-                vetting.shared.fail(text);
+                shared.fail(text);
             }
         }
     }

@@ -150,9 +150,12 @@ impl Session {
                 .await
                 .map_err(|error| Refusal::of_queue(&options.queue, link.vhost(), &error))
         };
-        let seen = tokio::time::timeout(limit, looking).await;
-        link.close().await;
-        seen.map_err(|_| Refusal::ended("no answer about the queue"))?
+        if let Ok(seen) = tokio::time::timeout(limit, looking).await {
+            link.close().await;
+            return seen;
+        }
+        link.cut();
+        Err(Refusal::ended("no answer about the queue"))
     }
 
     /// Runs until the channel is gone. Returns the prefetch to go on with, too.
@@ -445,9 +448,12 @@ impl Life<'_> {
             self.give_back
                 .insert((self.quiet_since + delay.max(GIVE_BACK_AFTER), tag));
         }
-        let count = order.acks.len();
+        let waiting = self.window.held() + order.acks.len();
         let acked = self.window.ack(order.acks);
+        let covered = waiting - acked.unknown - self.window.held();
         let mut sent = self.wire.ack(acked.send).await;
+        // What is still held is not lost yet.
+        let lost = acked.unknown + if sent.is_err() { covered } else { 0 };
         if sent.is_ok() && self.window.held() > usize::from(self.prefetch / 4) {
             sent = self.flush().await;
         }
@@ -455,7 +461,6 @@ impl Life<'_> {
             self.flush_at.get_or_insert(self.quiet_since + HOLD);
         }
         self.shared.settled(self.window.open());
-        let lost = if sent.is_err() { count } else { acked.unknown };
         // A caller that went away does not want to know.
         let _ = order.reply.send(lost);
         sent?;
@@ -466,7 +471,11 @@ impl Life<'_> {
     async fn flush(&mut self) -> Result<(), Lost> {
         self.flush_at = None;
         let tags = self.window.flush();
-        self.wire.ack_each(&tags).await
+        let sent = self.wire.ack_each(&tags).await;
+        if sent.is_err() {
+            self.shared.lose(tags.len());
+        }
+        sent
     }
 
     /// Tells the broker what it can still be told, and lets it take that in.
@@ -488,10 +497,17 @@ impl Life<'_> {
             return Ok(());
         }
         self.quiet_since = now;
+        let held = self.window.held();
         let (tags, ack) = self.window.give_back(due);
         self.shared.settled(self.window.open());
-        self.wire.give_back(&tags).await?;
-        self.wire.ack(ack).await?;
+        let mut sent = self.wire.give_back(&tags).await;
+        if sent.is_ok() {
+            sent = self.wire.ack(ack).await;
+        }
+        if sent.is_err() {
+            self.shared.lose(held - self.window.held());
+        }
+        sent?;
         // It may have been the last that kept the consumer paused.
         self.mind_the_bytes().await
     }

@@ -121,7 +121,8 @@ impl RabbitSource {
     ///
     /// # Errors
     /// `Down` with a [`Refusal`] inside that names what is wrong: options, an unreachable broker, the
-    /// login, the vhost, the queue, rights. It never takes longer than twice `connect_timeout_ms`.
+    /// login, the vhost, the queue, rights. It takes twice `connect_timeout_ms` at most, and two seconds
+    /// for a goodbye to a broker that refused.
     pub async fn open(options: RabbitOptions) -> Result<Self, Fault> {
         options.validate().map_err(down)?;
         let session = Session::open(&options, options.prefetch)

@@ -157,13 +157,14 @@ impl Life {
         for (name, (consumer, closes)) in ready {
             let shutdown = self.shutdown.clone();
             running.spawn(async move {
-                let ended = consumer
+                let (summary, mut fault) = consumer
                     .summed_up(async move { shutdown.told().await })
                     .await;
                 for close in closes {
-                    close.close().await;
+                    let late = close.close().await;
+                    fault = fault.or(late);
                 }
-                (name, ended)
+                (name, (summary, fault))
             });
         }
         if let Some(board) = board {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use semel_core::source::{BoxFuture, NoPositions, Positions};
-use semel_core::{Fault, Sink};
+use semel_core::{Class, Fault, Sink};
 use semel_kafka::{
     ClientOptions, KafkaOptions, KafkaSink, KafkaSinkOptions, KafkaSource, PartitionReport, StartAt,
 };
@@ -155,10 +155,13 @@ impl Pulse for Member {
     }
 }
 
-pub(super) async fn close(source: &KafkaSource) {
-    if let Err(fault) = source.close(CLOSE_WITHIN).await {
-        out::say(&fault.detail());
+pub(super) async fn close(source: &KafkaSource) -> Option<Fault> {
+    let fault = source.close(CLOSE_WITHIN).await.err()?;
+    if fault.class == Class::Stop {
+        return Some(fault);
     }
+    out::say(&fault.detail());
+    None
 }
 
 pub(super) async fn sink(
@@ -251,19 +254,16 @@ pub(super) async fn examine(
         Ok((reports, retention)) => {
             let mut found = disagreements(loaded, reading, &reports);
             found.extend(short_retentions(loaded, reading, &retention));
-            let places = reports.into_iter().map(|report| {
-                let topic = report.partition.rsplit_once('/').map(|(topic, _)| topic);
-                Standing {
-                    consumer: reading.consumer.to_owned(),
-                    source: reading.source.to_owned(),
-                    ledger: report.ledger,
-                    broker: report.committed,
-                    first: Some(report.low),
-                    end: Some(report.high),
-                    ready: None,
-                    retention_ms: topic.and_then(|topic| *retention.get(topic)?),
-                    partition: report.partition,
-                }
+            let places = reports.into_iter().map(|report| Standing {
+                consumer: reading.consumer.to_owned(),
+                source: reading.source.to_owned(),
+                ledger: report.ledger,
+                broker: report.committed,
+                first: Some(report.low),
+                end: Some(report.high),
+                ready: None,
+                retention_ms: topic(&report).and_then(|topic| *retention.get(topic)?),
+                partition: report.partition,
             });
             (places.collect(), found)
         }
@@ -297,6 +297,14 @@ fn disagreements(
     for report in reports {
         if let Err(why) = &report.start {
             found.push(loaded.finding(Code::Disagree, &path, why));
+        }
+        if report.forgotten && report.start.is_ok() {
+            let message = format!(
+                "kafka {}: the group's offset was told by a ledger that had a position here, and this one has none (restored, or another one); \
+                 `start_at` has all read again that the broker still has, from {}",
+                report.partition, report.low
+            );
+            found.push(warning(loaded.finding(Code::Disagree, &path, message)));
         }
         if report.removed > 0 {
             let message = format!(
@@ -356,67 +364,76 @@ pub(super) async fn steps(
         .iter()
         .filter(|report| wanted.contains(&report.partition.as_str()))
     {
-        let known = Step {
-            partition: report.partition.clone(),
-            ledger: None,
-            broker: None,
+        let remade = reports
+            .iter()
+            .any(|other| other.made_again && topic(other) == topic(report));
+        if args.partition.is_some() && (remade || report.alarmed) {
+            return Err(Failure::usage(format!(
+                "{}: its topic was made again, all partitions at once: rewind without --partition",
+                report.partition
+            )));
+        }
+        // One whose own record cannot be compared any more is as new as the others.
+        let ledger = (remade && report.ledger.is_some()).then_some(Move {
+            from: report.ledger,
+            to: report.low,
+        });
+        let to = match ledger {
+            Some(made_again) => Some(made_again.to),
+            None => place(report, settings, args.to)?,
         };
-        let broker = |to| {
-            Some(Move {
+        steps.extend(to.map(|to| Step {
+            partition: report.partition.clone(),
+            ledger,
+            broker: Some(Move {
                 from: report.committed,
                 to,
-            })
-        };
-        let Some(next) = report.ledger else {
-            // Else `start_at` decides.
-            if report.forgotten {
-                let to = forgotten(report, settings, args.to)?;
-                steps.extend(to.map(|to| Step {
-                    broker: broker(to),
-                    ..known
-                }));
-            }
-            continue;
-        };
-        if report.made_again {
-            steps.push(Step {
-                ledger: Some(Move {
-                    from: Some(next),
-                    to: report.low,
-                }),
-                broker: broker(report.low),
-                ..known
-            });
-        } else if let Some(to) = args.to {
-            placed(report, ("the ledger's position", next), to)?;
-            steps.push(Step {
-                broker: broker(to),
-                ..known
-            });
-        } else if report.committed.is_some_and(|committed| committed > next) {
-            steps.push(Step {
-                broker: broker(next.max(report.low)),
-                ..known
-            });
-        }
+            }),
+        }));
     }
     Ok(steps)
 }
 
-/// Where to read again from, of a partition whose position the ledger has lost, if that must be said: nothing here knows
-/// where its first start was.
-fn forgotten(
+fn topic(report: &PartitionReport) -> Option<&str> {
+    report.partition.rsplit_once('/').map(|(topic, _)| topic)
+}
+
+/// Where the group is set back to, if it is: the place that was named; the beginning of a topic that was made again under its
+/// reader; the ledger's position, where the group is ahead of it.
+fn place(
     report: &PartitionReport,
     settings: &Kafka,
     to: Option<u64>,
 ) -> Result<Option<u64>, Failure> {
-    let told = report.committed.unwrap_or(report.high);
-    match to {
-        Some(to) => placed(report, ("the group's offset", told), to).map(|()| Some(to)),
-        None if report.start.is_ok() => Ok(None),
+    let committed = report.committed.unwrap_or(report.high);
+    let end = match report.ledger {
+        Some(next) => ("the ledger's position", next),
+        None if report.alarmed => ("the partition's end", report.high),
+        None if report.forgotten => ("the group's offset", committed),
+        // `start_at` decides.
+        None => return Ok(None),
+    };
+    if report.forgotten && report.start == Ok(report.low) {
+        return match to {
+            None => Ok(None),
+            Some(_) => Err(Failure::usage(format!(
+                "{}: with `start_at = \"{}\"` the next run reads all of it anyway, from {}: the ledger has no position there",
+                report.partition, settings.start_at, report.low
+            ))),
+        };
+    }
+    if let Some(to) = to {
+        return placed(report, end, to).map(|()| Some(to));
+    }
+    match report.ledger {
+        _ if report.alarmed => Ok(Some(report.low)),
+        Some(next) => {
+            Ok((committed > next && report.committed.is_some()).then_some(next.max(report.low)))
+        }
+        // Nothing here knows where its first start was.
         None => Err(Failure::usage(format!(
-            "{}: the ledger has no position to go back to. Say with --to where to read again from, {} at the earliest and {told} at the latest; \
-             `start_at = \"{}\"` would skip what was handled before",
+            "{}: the ledger has no position to go back to. Say with --partition and --to where to read again from, {} at the earliest and {committed} at the \
+             latest; `start_at = \"{}\"` could skip what was handled before",
             report.partition, report.low, settings.start_at
         ))),
     }

@@ -54,14 +54,18 @@ pub(crate) enum Close {
 }
 
 impl Close {
-    /// Tells the broker what is reached, so that less comes again. What it does not hear comes again as duplicates.
-    pub(crate) async fn close(self) {
+    /// Tells the broker what is reached, so that less comes again. What it does not hear comes again as duplicates. A fault
+    /// means that the source was not what it seemed.
+    pub(crate) async fn close(self) -> Option<Fault> {
         match self {
-            Self::Drop => {}
+            Self::Drop => None,
             #[cfg(feature = "kafka")]
             Self::Kafka(source) => kafka::close(&source).await,
             #[cfg(feature = "rabbitmq")]
-            Self::Rabbitmq(source) => source.close().await,
+            Self::Rabbitmq(source) => {
+                source.close().await;
+                None
+            }
         }
     }
 }

@@ -9,6 +9,7 @@ use lapin::{Connection, ConnectionProperties};
 use rdkafka::ClientConfig;
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
 use rdkafka::client::DefaultClientContext;
+use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 
@@ -121,6 +122,17 @@ impl Topic {
         };
         assert!(topic.made(settings), "{}", topic.name);
         topic
+    }
+
+    /// Leaves a word with the group's offset 0, as a member does that found the topic made again.
+    pub(crate) fn alarm(&self) {
+        let client: BaseConsumer = self.config().set("group.id", &self.name).create().unwrap();
+        let mut list = TopicPartitionList::new();
+        list.add_partition_offset(&self.name, 0, Offset::Offset(0))
+            .unwrap();
+        let mut place = list.find_partition(&self.name, 0).unwrap();
+        place.set_metadata("semel: made again");
+        client.commit(&list, CommitMode::Sync).unwrap();
     }
 
     fn admin(&self) -> AdminClient<DefaultClientContext> {

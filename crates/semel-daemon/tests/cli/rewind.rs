@@ -9,6 +9,7 @@ use serde_json::json;
 use crate::brokers::{Rabbit, Topic};
 use crate::doctor::{codes, doctor, wallet_of};
 use crate::place::{Backend, OPENING, Place, on_both};
+use crate::run::signal;
 use crate::schema::assert_fits;
 
 on_both!(
@@ -179,12 +180,90 @@ fn a_database_restored_to_before_its_first_unit_stops_and_is_read_again_from_a_n
         assert_eq!(refused.code, 2, "{refused:?}");
         assert!(refused.err.contains(words), "{}", refused.err);
     }
+    // `earliest` reads all of it anyway, and says so.
+    let config = std::fs::read_to_string(place.path().join("semel.toml")).unwrap();
+    let write = |config: &str| std::fs::write(place.path().join("semel.toml"), config).unwrap();
+    write(&config.replace("latest", "earliest"));
+    let refused = place.semel(&["rewind", "ops", "--to", "1", "--yes"]);
+    assert_eq!(refused.code, 2, "{refused:?}");
+    assert!(
+        refused.err.contains("reads all of it anyway, from 0"),
+        "{}",
+        refused.err
+    );
+    assert!(disagrees(), "a warning");
+    write(&config);
     let words = place
         .semel(&["rewind", "ops", "--to", "0", "--yes"])
         .ok()
         .out;
     assert!(words.contains("from 5 to 0"), "{words}");
     assert!(!disagrees());
+    let (_, summary) = place.drained(&[]);
+    assert_eq!(summary["outcomes"]["applied"], 5, "{summary}");
+}
+
+#[test]
+fn a_topic_made_again_under_a_run_is_not_forgotten_by_a_clean_stop() {
+    let place = Place::new(Backend::Sqlite);
+    let topic = Topic::with("remade", &[]);
+    place.config(&wallet_of("ops", &topic.source("ops"), ""));
+    topic.produce(OPENING);
+    let mut child = place
+        .command(&["run", "--outcomes", "-"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::inherit())
+        .spawn()
+        .unwrap();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    let mut lines = |count| {
+        for _ in 0..count {
+            assert!(out.read_line(&mut String::new()).unwrap() > 0);
+        }
+    };
+    lines(OPENING.len());
+    topic.make_again();
+    topic.produce((0..10).map(transfer));
+    // It goes on behind the old topic's five.
+    lines(1);
+    signal(&child, "TERM");
+    assert_eq!(child.wait().unwrap().code(), Some(4));
+    assert_eq!(place.semel(&["run", "--until-idle"]).code, 4);
+    let one = format!("{}/0", topic.name);
+    let refused = place.semel(&["rewind", "ops", "--partition", &one, "--yes"]);
+    assert_eq!(refused.code, 2, "{refused:?}");
+    assert!(
+        refused.err.contains("without --partition"),
+        "{}",
+        refused.err
+    );
+    place.semel(&["rewind", "ops", "--yes"]).ok();
+    place.drained(&[]);
+    let shown = place.json(&["balance", "p2"]).ok().object();
+    assert_eq!(shown["posted"], "10");
+}
+
+/// As when a topic of several partitions is made again, of which some never had a record.
+#[test]
+fn an_alarmed_partition_without_a_position_is_rewound_to_its_beginning() {
+    let place = Place::new(Backend::Sqlite);
+    let topic = Topic::with("alarmed", &[]);
+    place.config(&wallet_of("ops", &topic.source("ops"), ""));
+    place.drained(&[]);
+    topic.alarm();
+    topic.produce(OPENING);
+    let stopped = place.semel(&["run", "--until-idle"]);
+    assert_eq!(stopped.code, 4, "{stopped:?}");
+    assert!(stopped.err.contains("semel rewind"), "{}", stopped.err);
+    let beyond = place.semel(&["rewind", "ops", "--to", "6", "--yes"]);
+    assert_eq!(beyond.code, 2, "{beyond:?}");
+    assert!(
+        beyond.err.contains("the partition's end 5"),
+        "{}",
+        beyond.err
+    );
+    let done = place.json(&["rewind", "ops", "--yes"]).ok().object();
+    assert_eq!(done["steps"][0]["broker"], json!({ "from": 0, "to": 0 }));
     let (_, summary) = place.drained(&[]);
     assert_eq!(summary["outcomes"]["applied"], 5, "{summary}");
 }

@@ -224,6 +224,10 @@ pub(crate) struct Worker {
 impl Worker {
     pub(crate) async fn open(options: KafkaOptions, store: &Arc<Store>) -> Self {
         let source = KafkaSource::open(options, store.clone()).await.unwrap();
+        Self::over(source, store)
+    }
+
+    pub(crate) fn over(source: KafkaSource, store: &Arc<Store>) -> Self {
         Self {
             source: Arc::new(source),
             store: store.clone(),

@@ -208,6 +208,23 @@ async fn a_database_restored_to_before_its_first_position_skips_nothing() {
     assert_eq!(values(earliest, &store).await, numbers(0..10));
 }
 
+#[tokio::test]
+async fn a_ledger_that_keeps_no_positions_goes_on_at_the_groups_offset() {
+    let topic = topic("unkept", 1).await;
+    let own = KafkaOptions {
+        start_at: StartAt::Committed,
+        ..options(&topic, &fresh("g"))
+    };
+    rewind(&own, &[(format!("{topic}/0"), 0)]).await.unwrap();
+    for round in 0..2 {
+        produce(&topic, 0, numbers(round * 5..round * 5 + 5));
+        let source = KafkaSource::open(own.clone(), Arc::new(NoPositions)).await;
+        let worker = Worker::over(source.unwrap(), &Arc::default());
+        assert_eq!(worker.drain().await, numbers(round * 5..round * 5 + 5));
+        worker.close().await;
+    }
+}
+
 /// The group's offset is lost, the ledger's position stands in for it, and then the database is restored.
 #[tokio::test]
 async fn a_position_that_stood_in_for_the_groups_offset_is_not_taken_for_a_first_start() {
@@ -255,6 +272,13 @@ async fn made_again_under_the_reader(values_after: usize) {
     make_again(&topic).await;
     let new: Vec<String> = (0..values_after).map(|n| format!("new {n}")).collect();
     produce(&topic, 0, &new);
+    alarmed(&worker).await;
+    worker.close().await;
+    starts_after_a_rewind_only(&topic, &group, &store, &new).await;
+}
+
+/// Handles what comes until the alarm.
+async fn alarmed(worker: &Worker) {
     let stopped = async {
         loop {
             match worker.receive(ALL).await {
@@ -267,18 +291,104 @@ async fn made_again_under_the_reader(values_after: usize) {
     };
     let fault = soon("the alarm", stopped).await;
     assert!(fault.contains("made again"), "{fault}");
-    worker.close().await;
+}
 
-    // What was read of the new topic looks right to a later start, which must not go on all the same.
-    let worker = Worker::open(options(&topic, &group), &store).await;
+/// What was read of the new topic looks right to a later start, which must not go on all the same.
+async fn starts_after_a_rewind_only(topic: &str, group: &str, store: &Arc<Store>, new: &[String]) {
+    let own = options(topic, group);
+    let worker = Worker::open(own.clone(), store).await;
     let again = worker.stopped().await.detail();
     assert!(again.contains("made again"), "{again}");
     worker.close().await;
     let place = format!("{topic}/0");
-    let own = options(&topic, &group);
     store.reached.lock().unwrap().remove(&*place);
     rewind(&own, &[(place, 0)]).await.unwrap();
-    assert_eq!(values(own, &store).await, new);
+    assert_eq!(values(own, store).await, new);
+}
+
+#[tokio::test]
+async fn t57_a_member_that_is_stopped_in_a_topic_made_again_leaves_no_silence() {
+    let topic = topic("stopped", 1).await;
+    produce(&topic, 0, numbers(0..10));
+    let (group, store) = (fresh("g"), Arc::default());
+    let worker = Worker::open(options(&topic, &group), &store).await;
+    assert_eq!(worker.drain().await.len(), 10);
+    make_again(&topic).await;
+    let new: Vec<String> = (0..100).map(|n| format!("new {n}")).collect();
+    produce(&topic, 0, &new);
+    // As soon as it has read in the new one; that is before its next look, or that look ends it.
+    let read_on = async {
+        loop {
+            match worker.receive(ALL).await {
+                Ok(Received::Batch(batch)) => return worker.commit(batch).await,
+                Err(fault) if fault.class == Class::Stop => return 0,
+                Ok(_) => {}
+                Err(_) => tokio::task::yield_now().await,
+            }
+        }
+    };
+    soon("the new topic", read_on).await;
+    let stopped = worker.source.trouble();
+    let closed = worker.source.close(PATIENCE).await;
+    let word = closed.err().map(|fault| fault.detail()).or(stopped);
+    assert!(
+        word.as_ref()
+            .is_some_and(|word| word.contains("made again")),
+        "{word:?}"
+    );
+    starts_after_a_rewind_only(&topic, &group, &store, &new).await;
+}
+
+#[tokio::test]
+async fn t57_a_topic_that_is_away_hides_no_other_that_was_made_again() {
+    let (made, away) = (topic("made", 1).await, topic("away", 1).await);
+    let (group, store) = (fresh("g"), Arc::default());
+    for topic in [&made, &away] {
+        produce(topic, 0, numbers(0..10));
+    }
+    let mut own = options(&made, &group);
+    own.topics.push(away.clone());
+    let worker = Worker::open(own, &store).await;
+    assert_eq!(worker.drain().await.len(), 20);
+    delete(&away).await;
+    make_again(&made).await;
+    produce(&made, 0, numbers(0..100));
+    alarmed(&worker).await;
+    worker.close().await;
+}
+
+#[tokio::test]
+async fn t57_an_alarm_holds_for_every_partition_of_its_topic() {
+    let topic = topic("all", 2).await;
+    for partition in 0..2 {
+        produce(&topic, partition, numbers(0..5));
+    }
+    let (group, store) = (fresh("g"), Arc::default());
+    let own = options(&topic, &group);
+    assert_eq!(values(own.clone(), &store).await.len(), 10);
+    // The member that raised it had one of them, and another one went on in the other.
+    let client: rdkafka::consumer::BaseConsumer =
+        config().set("group.id", &group).create().unwrap();
+    let mut list = rdkafka::TopicPartitionList::new();
+    list.add_partition_offset(&topic, 0, rdkafka::Offset::Offset(5))
+        .unwrap();
+    let mut place = list.find_partition(&topic, 0).unwrap();
+    place.set_metadata("semel: made again");
+    rdkafka::consumer::Consumer::commit(&client, &list, rdkafka::consumer::CommitMode::Sync)
+        .unwrap();
+    let reports = inspect(&own, store.clone()).await.unwrap();
+    let stops = |report: &semel_kafka::PartitionReport| report.alarmed && report.start.is_err();
+    assert!(
+        reports.len() == 2 && reports.iter().all(stops),
+        "{reports:?}"
+    );
+    let all: Vec<_> = (0..2).map(|n| (format!("{topic}/{n}"), 0)).collect();
+    rewind(&own, &all).await.unwrap();
+    let reports = inspect(&own, store.clone()).await.unwrap();
+    assert!(
+        reports.iter().all(|report| report.start == Ok(0)),
+        "{reports:?}"
+    );
 }
 
 #[tokio::test]
@@ -292,6 +402,11 @@ async fn t57_a_shorter_topic_made_again_under_its_reader_is_recognised_too() {
 }
 
 async fn make_again(topic: &str) {
+    delete(topic).await;
+    make(topic, 1, &[]).await;
+}
+
+async fn delete(topic: &str) {
     admin()
         .delete_topics(&[topic], &AdminOptions::new())
         .await
@@ -306,7 +421,6 @@ async fn make_again(topic: &str) {
         found.topics().iter().all(|topic| topic.error().is_some())
     })
     .await;
-    make(topic, 1, &[]).await;
 }
 
 #[tokio::test]
