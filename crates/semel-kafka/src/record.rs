@@ -18,27 +18,51 @@ use crate::options::KafkaOptions;
 /// Of a value that is too large so much is handed out, for the operator to see what it is.
 pub(crate) const CUT_BYTES: usize = 64 << 10;
 
-/// Bytes that lie together.
+/// Bytes of records that lie together.
 const PIECE_BYTES: usize = 4 << 10;
 
-/// What is longer has memory of its own: it would waste the rest of a piece.
-const TOGETHER_BYTES_MAX: usize = PIECE_BYTES / 8;
+/// Marks that lie together: one of each partition outlives its record for long, and keeps its piece.
+const MARKS_BYTES: usize = 1 << 10;
 
 /// Copies bytes out of the client library's memory, those of some dozens of records into one piece: to allocate for each,
 /// and to free in another thread, was a tenth of the client's work (docs/benchmarks.md). A piece lives as long as the
 /// last record in it, so it is small.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Copier {
+    records: Pieces,
+    marks: Pieces,
+}
+
+impl Default for Copier {
+    fn default() -> Self {
+        Self {
+            records: Pieces::of(PIECE_BYTES),
+            marks: Pieces::of(MARKS_BYTES),
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Pieces {
+    bytes: usize,
     piece: BytesMut,
 }
 
-impl Copier {
+impl Pieces {
+    fn of(bytes: usize) -> Self {
+        Self {
+            bytes,
+            piece: BytesMut::new(),
+        }
+    }
+
+    /// What is longer than an eighth of a piece has memory of its own: it would waste the rest of one.
     fn copy(&mut self, bytes: &[u8]) -> Bytes {
-        if bytes.is_empty() || bytes.len() > TOGETHER_BYTES_MAX {
+        if bytes.is_empty() || bytes.len() > self.bytes / 8 {
             return Bytes::copy_from_slice(bytes);
         }
         if self.piece.capacity() < bytes.len() {
-            self.piece = BytesMut::with_capacity(PIECE_BYTES);
+            self.piece = BytesMut::with_capacity(self.bytes);
         }
         self.piece.extend_from_slice(bytes);
         self.piece.split().freeze()
@@ -82,19 +106,18 @@ pub(crate) fn message(
     let whole = value.is_none_or(|value| value.len() <= limits.message_bytes_max) && headers_whole;
     let shown = if whole { usize::MAX } else { CUT_BYTES };
     let message = Message {
-        payload: value.map(|value| copier.copy(&value[..value.len().min(shown)])),
+        payload: value.map(|value| copier.records.copy(&value[..value.len().min(shown)])),
         cut: (!whole).then(|| cut(value.unwrap_or_default(), headers_size)),
         headers,
         position: Position {
             partition: partition.clone(),
             offset: u64::try_from(record.offset()).ok(),
         },
-        message_key: record.key().map(|key| copier.copy(key)),
+        message_key: record.key().map(|key| copier.records.copy(key)),
         attempt: 1,
         timestamp_ms,
     };
-    // By itself: a mark outlives its record, and would keep the piece.
-    let mark = Mark::copy_from_slice(&mark::of(timestamp_ms, record.key()));
+    let mark = copier.marks.copy(&mark::of(timestamp_ms, record.key()));
     (message, mark)
 }
 

@@ -16,7 +16,6 @@ use tokio::time::Instant;
 use crate::handler::Handler;
 use crate::intake::{Queued, Stub, Ticket, bind, give_back};
 use crate::observe::{Cause, Ended, UnitDone};
-use crate::position::Slot;
 use crate::settings::Settings;
 use crate::shared::Shared;
 use crate::unit::{self, Concluded, Desk, End, Item, Trail, Trouble, lost_commits};
@@ -365,13 +364,10 @@ impl<L: Ledger, H: Handler<L::Unit>> Lane<L, H> {
         for (item, ticket) in queued.drain(kept..).rev() {
             self.waiting.push_front(Queued { item, ticket });
         }
-        let slots: Vec<Slot> = queued
-            .iter()
-            .filter_map(|(item, _)| item.slot.clone())
-            .collect();
+        let slots = queued.iter().filter_map(|(item, _)| item.slot.as_ref());
         self.shared
             .tracker
-            .committed(&slots, &conclusion.record.positions);
+            .committed(slots, &conclusion.record.positions);
         let mut told = Vec::with_capacity(kept);
         let mut receipts: Vec<Vec<_>> = self.shared.feeds.iter().map(|_| Vec::new()).collect();
         let mut still_underway = Vec::with_capacity(kept);
@@ -399,7 +395,7 @@ impl<L: Ledger, H: Handler<L::Unit>> Lane<L, H> {
                 {
                     summary.count(&ending);
                     receipts[feed].push(receipt.ack(&proof));
-                    told.push(ended(feed, sequence, &item.case, ending));
+                    told.push(ended(feed, sequence, item.case, ending));
                 } else if item.case.kind == ClaimKind::Released && ending.outcome != Outcome::Parked
                 {
                     *summary.released.entry(ending.outcome).or_default() += 1;
@@ -651,7 +647,7 @@ impl<L: Ledger, H: Handler<L::Unit>> Lane<L, H> {
                 self.tell(begun.elapsed(), &concluded);
                 self.shared
                     .tracker
-                    .committed(&[], &concluded.conclusion.record.positions);
+                    .committed(std::iter::empty(), &concluded.conclusion.record.positions);
                 let nothing = self.shared.feeds.iter().map(|_| Vec::new()).collect();
                 settle(
                     &self.shared,
@@ -779,17 +775,19 @@ async fn settle<L, H>(
     }
 }
 
-fn ended<W>(feed: usize, sequence: u64, case: &Case<W>, ending: semel_core::law::Ending) -> Ended {
-    let binding = case.binding.as_ref().ok().map(|(binding, _)| binding);
+fn ended<W>(feed: usize, sequence: u64, case: Case<W>, ending: semel_core::law::Ending) -> Ended {
+    let key = case.key();
+    let redelivered = case.replay || case.message.attempt > 1;
+    let position = case.message.position;
     Ended {
         source: feed,
         sequence,
-        partition: case.message.position.partition.clone(),
-        offset: case.message.position.offset,
-        id: binding.map(|b| b.id.clone()),
-        key: binding.map(|b| b.key),
+        partition: position.partition,
+        offset: position.offset,
+        id: case.binding.ok().map(|(binding, _)| binding.id),
+        key,
         ending,
-        redelivered: case.replay || case.message.attempt > 1,
+        redelivered,
     }
 }
 

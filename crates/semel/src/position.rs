@@ -125,7 +125,7 @@ impl Tracker {
     }
 
     /// The positions a unit may write that settles `slots`: those that rise.
-    pub(crate) fn reach(&self, slots: &[Slot]) -> Vec<Reached> {
+    pub(crate) fn reach<'s>(&self, slots: impl Iterator<Item = &'s Slot>) -> Vec<Reached> {
         let windows = self.lock();
         let mut reached = Vec::new();
         for (name, numbers) in grouped(slots) {
@@ -162,7 +162,7 @@ impl Tracker {
     }
 
     /// A unit committed: its slots are done, and `written` is in the database.
-    pub(crate) fn committed(&self, slots: &[Slot], written: &[Reached]) {
+    pub(crate) fn committed<'s>(&self, slots: impl Iterator<Item = &'s Slot>, written: &[Reached]) {
         let mut windows = self.lock();
         for (name, numbers) in grouped(slots) {
             if let Some(window) = windows.get_mut(&name) {
@@ -185,8 +185,9 @@ impl Tracker {
 }
 
 /// Slot numbers by window, each sorted; windows in order, so that a run repeats itself.
-fn grouped(slots: &[Slot]) -> BTreeMap<Arc<Name>, Vec<u64>> {
+fn grouped<'s>(slots: impl Iterator<Item = &'s Slot>) -> BTreeMap<Arc<Name>, Vec<u64>> {
     let mut groups: BTreeMap<Arc<Name>, Vec<u64>> = BTreeMap::new();
+    let slots: Vec<&Slot> = slots.collect();
     // Neighbours are mostly of one window, so the map is asked once for a run.
     for run in slots.chunk_by(|a, b| Arc::ptr_eq(&a.window, &b.window)) {
         let numbers = groups.entry(run[0].window.clone()).or_default();
@@ -217,27 +218,27 @@ mod tests {
     fn a_position_never_passes_an_unsettled_message() {
         let tracker = Tracker::default();
         let slots: Vec<_> = [1, 2, 5, 6].map(|o| open(&tracker, 0, o)).into();
-        assert_eq!(next(&tracker.reach(&slots[1..3])), Vec::<u64>::new());
-        tracker.committed(&slots[1..3], &[]);
+        assert_eq!(next(&tracker.reach(slots[1..3].iter())), Vec::<u64>::new());
+        tracker.committed(slots[1..3].iter(), &[]);
         assert_eq!(next(&tracker.unwritten()), Vec::<u64>::new());
         assert_eq!(
-            next(&tracker.reach(&slots[..1])),
+            next(&tracker.reach(slots[..1].iter())),
             [6],
             "gaps of the broker do not stall it"
         );
-        let written = tracker.reach(&slots[..1]);
-        tracker.committed(&slots[..1], &written);
+        let written = tracker.reach(slots[..1].iter());
+        tracker.committed(slots[..1].iter(), &written);
         assert_eq!(next(&tracker.unwritten()), Vec::<u64>::new());
-        assert_eq!(next(&tracker.reach(&slots[3..])), [7]);
+        assert_eq!(next(&tracker.reach(slots[3..].iter())), [7]);
     }
 
     #[test]
     fn what_another_lane_completed_is_left_for_the_idle_unit() {
         let tracker = Tracker::default();
         let slots: Vec<_> = [1, 2].map(|o| open(&tracker, 0, o)).into();
-        tracker.committed(&slots[1..], &[]);
+        tracker.committed(slots[1..].iter(), &[]);
         let written_without_the_other = Vec::new();
-        tracker.committed(&slots[..1], &written_without_the_other);
+        tracker.committed(slots[..1].iter(), &written_without_the_other);
         assert_eq!(next(&tracker.unwritten()), [3]);
     }
 
@@ -246,11 +247,8 @@ mod tests {
         let tracker = Tracker::default();
         let old = open(&tracker, 1, 10);
         let new = open(&tracker, 2, 10);
-        assert_eq!(
-            next(&tracker.reach(std::slice::from_ref(&old))),
-            Vec::<u64>::new()
-        );
-        tracker.committed(&[old], &[]);
-        assert_eq!(next(&tracker.reach(&[new])), [11]);
+        assert_eq!(next(&tracker.reach([&old].into_iter())), Vec::<u64>::new());
+        tracker.committed([&old].into_iter(), &[]);
+        assert_eq!(next(&tracker.reach([&new].into_iter())), [11]);
     }
 }

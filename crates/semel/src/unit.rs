@@ -215,14 +215,11 @@ where
     };
     let mut conclusion = law::conclude(cases, kept, &plan, &claimed, &answers, same, field);
     conclusion.record.positions.clone_from(&desk.positions);
-    let slots: Vec<Slot> = items[..kept]
-        .iter()
-        .filter_map(|item| item.slot.clone())
-        .collect();
+    let slots = items[..kept].iter().filter_map(|item| item.slot.as_ref());
     conclusion
         .record
         .positions
-        .extend(desk.tracker.reach(&slots));
+        .extend(desk.tracker.reach(slots));
     let written = if conclusion.record.is_empty() {
         Written::default()
     } else {
