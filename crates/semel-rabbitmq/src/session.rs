@@ -177,6 +177,7 @@ impl Session {
             control: self.control,
             consumer: Some(self.consumer),
             pausing: false,
+            growing: false,
             prefetch: self.prefetch,
             options: self.options,
             window: Window::default(),
@@ -215,6 +216,8 @@ struct Life<'a> {
     /// The consumer was told to stop; what it got before still comes out of it.
     pausing: bool,
     prefetch: u16,
+    /// It is paused for a larger prefetch, which counts from nothing: until all is settled.
+    growing: bool,
     window: Window,
     give_back: BTreeSet<(Instant, NonZeroU64)>,
     /// When acks that are held are sent one by one.
@@ -512,7 +515,8 @@ impl Life<'_> {
         self.mind_the_bytes().await
     }
 
-    /// Stops consuming while too many bytes are unsettled, and goes on with a prefetch that fits them.
+    /// Stops consuming while too many bytes are unsettled, and goes on with a prefetch that fits them. Where a full window of
+    /// small messages shows that more would fit again, it grows back.
     async fn mind_the_bytes(&mut self) -> Result<(), Lost> {
         let (bytes, open, bytes_max) = (
             self.window.bytes(),
@@ -532,7 +536,24 @@ impl Life<'_> {
             tracing::debug!(queue = %self.wire.queue, bytes, prefetch = self.prefetch, "too many bytes are unsettled; pausing");
             return self.pause().await;
         }
-        if self.consumer.is_none() && bytes <= bytes_max / 2 {
+        if self.prefetch < self.options.prefetch
+            && open >= usize::from(self.prefetch)
+            && bytes <= bytes_max / 4
+            && self.consumer.is_some()
+            && !self.pausing
+        {
+            self.prefetch = self.prefetch.saturating_mul(2).min(self.options.prefetch);
+            self.growing = true;
+            tracing::debug!(queue = %self.wire.queue, bytes, prefetch = self.prefetch, "messages are small again; going on with a larger prefetch");
+            return self.pause().await;
+        }
+        let fits = if self.growing {
+            open == 0
+        } else {
+            bytes <= bytes_max / 2
+        };
+        if self.consumer.is_none() && fits {
+            self.growing = false;
             let again = consume(&self.wire.channel, &self.options.queue, self.prefetch);
             self.consumer = Some(
                 self.wire

@@ -456,6 +456,18 @@ async fn no_more_than_the_prefetch_is_unsettled_and_too_many_bytes_shrink_it() {
         );
     }
     drained(&source).await;
+    // Small ones let it grow back, and never beyond what was asked for.
+    admin.publish(&queue, numbers(0, 2_000)).await;
+    let mut small = 0;
+    let mut most = 0;
+    while small < 2_000 {
+        let batch = receive(&source, 1).await;
+        small += batch.len();
+        most = most.max(source.status().unsettled);
+        assert_eq!(ack(&source, batch).await, 0);
+    }
+    assert!(most > 50 && most <= 100, "{most}");
+    drained(&source).await;
     admin.delete(&queue).await;
 }
 
