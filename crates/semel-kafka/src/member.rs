@@ -466,7 +466,7 @@ impl Member {
         } else if since.elapsed() >= GROUP_SLOW {
             self.joining_since = None;
             tracing::warn!(
-                "kafka: the group has given this member no partitions yet; one that died without a goodbye keeps its own for `session_timeout_ms`"
+                "kafka: the group has given this member no partitions yet; one that died, or was stopped while the group formed anew, keeps its own for `session_timeout_ms`"
             );
         }
     }

@@ -212,6 +212,11 @@ enum Code {
     Other,
 }
 
+/// Rights are missing.
+pub(crate) fn is_refused(error: &lapin::Error) -> bool {
+    matches!(protocol(error), Some((Code::AccessRefused, _)))
+}
+
 fn protocol(error: &lapin::Error) -> Option<(Code, String)> {
     let lapin::ErrorKind::ProtocolError(error) = error.kind() else {
         return None;

@@ -21,7 +21,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 use crate::content::{self, Sizes};
-use crate::fault::Refusal;
+use crate::fault::{Refusal, is_refused};
 use crate::link::Link;
 use crate::options::{Declare, RabbitOptions};
 use crate::source::{Depth, Order, Shared, stop};
@@ -146,9 +146,13 @@ impl Session {
         };
         let looking = async {
             let channel = link.channel().await?;
-            declare(&channel, &passive)
+            let depth = declare(&channel, &passive)
                 .await
-                .map_err(|error| Refusal::of_queue(&options.queue, link.vhost(), &error))
+                .map_err(|error| Refusal::of_queue(&options.queue, link.vhost(), &error))?;
+            may_consume(&channel, &options.queue)
+                .await
+                .map_err(|error| Refusal::of_queue(&options.queue, link.vhost(), &error))?;
+            Ok(depth)
         };
         if let Ok(seen) = tokio::time::timeout(limit, looking).await {
             link.close().await;
@@ -665,6 +669,24 @@ async fn declare(channel: &Channel, options: &RabbitOptions) -> lapin::Result<De
         .queue_declare(options.queue.as_str().into(), how, arguments)
         .await
         .map(|queue| depth(&queue))
+}
+
+/// Looking at a queue needs no right at all, so this asks for the right to consume: with a priority that is none, which
+/// the broker refuses in its turn, after it has looked at the rights. Nothing is consumed; the channel is gone then.
+async fn may_consume(channel: &Channel, queue: &str) -> lapin::Result<()> {
+    let mut arguments = FieldTable::default();
+    arguments.insert(
+        "x-priority".into(),
+        AMQPValue::LongString("a question".into()),
+    );
+    let how = BasicConsumeOptions::default();
+    let asked = channel
+        .basic_consume(queue.into(), "".into(), how, arguments)
+        .await;
+    match asked {
+        Err(error) if is_refused(&error) => Err(error),
+        _ => Ok(()),
+    }
 }
 
 fn depth(queue: &Queue) -> Depth {

@@ -497,6 +497,53 @@ async fn a_source_that_waits_for_bytes_goes_on_when_all_are_given_back() {
     admin.delete(&queue).await;
 }
 
+/// Runs the broker's own tool.
+fn ctl(args: &[&str]) {
+    let services = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/services");
+    let done = std::process::Command::new(services)
+        .args(["tool", "rabbitmqctl", "-q"])
+        .args(args)
+        .status()
+        .unwrap();
+    assert!(done.success(), "{args:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_look_at_a_queue_tells_that_rights_to_consume_are_missing() {
+    let admin = Admin::connect().await;
+    let queue = admin.queue("rights", "quorum").await;
+    admin.publish(&queue, numbers(0, 3)).await;
+    let user = queue.as_str();
+    ctl(&["add_user", user, "poor"]);
+    ctl(&["set_permissions", user, "", "", ""]);
+    let (scheme, rest) = url()
+        .split_once("://")
+        .map(|(s, r)| (s.to_owned(), r.to_owned()))
+        .unwrap();
+    let (_, place) = rest.rsplit_once('@').unwrap();
+    let options = RabbitOptions {
+        declare: Declare::Passive,
+        ..brisk(&format!("{scheme}://{user}:poor@{place}"), &queue)
+    };
+    let refused = semel_rabbitmq::inspect(&options)
+        .await
+        .unwrap_err()
+        .detail();
+    assert!(
+        refused.contains("rights") && refused.contains(&queue),
+        "{refused}"
+    );
+    ctl(&["set_permissions", user, "", "", ".*"]);
+    let depth = semel_rabbitmq::inspect(&options).await.unwrap();
+    assert_eq!(
+        (depth.ready, depth.consumers),
+        (3, 0),
+        "nothing is consumed"
+    );
+    ctl(&["delete_user", user]);
+    admin.delete(&queue).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_message_over_the_limit_comes_cut_between_two_good_ones() {
     let admin = Admin::connect().await;
