@@ -215,7 +215,7 @@ impl<L: Ledger, H: Handler<L::Unit>> Lane<L, H> {
                 let took = begun.elapsed();
                 self.tell(took, &concluded);
                 self.committed(proof, concluded, items, tickets).await;
-                self.gathers_until = Instant::now() + took.min(GATHER_MAX);
+                self.gathers_until = Instant::now() + (took * 3).min(GATHER_MAX);
                 if self.probation > 0 {
                     self.ended_well().await;
                 }
