@@ -161,8 +161,8 @@ impl<L: Ledger, H: Handler<L::Unit>> Lane<L, H> {
         true
     }
 
-    /// While nothing but copies of what was committed not long ago waits, gives more of them the time to come: as long
-    /// again as the last unit took. What is fresh ends that at once, and finds a lane that is not busy with copies.
+    /// While nothing but copies of what was committed not long ago waits, gives more of them the time to come: three
+    /// times as long as the last unit took. What is fresh ends that at once, and finds a lane that is not busy with copies.
     async fn gather(&mut self, room: usize) {
         let shared = self.shared.clone();
         let is_copy = |queued: &Queued<H::Work>| {
@@ -875,7 +875,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn copies_alone_wait_for_more_of_them_as_long_as_the_last_unit_took() {
+    async fn copies_alone_wait_for_more_of_them_until_the_gathering_is_over() {
         let (mut lane, sender) = gathering();
         sender
             .send(queued(&lane, 1))
