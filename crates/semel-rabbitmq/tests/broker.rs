@@ -504,7 +504,7 @@ fn ctl(args: &[&str]) {
         .args(["tool", "rabbitmqctl", "-q"])
         .args(args)
         .status()
-        .unwrap();
+        .expect("scripts/services runs");
     assert!(done.success(), "{args:?}");
 }
 
