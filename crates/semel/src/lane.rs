@@ -60,6 +60,8 @@ pub(crate) struct Lane<L: Ledger, H: Handler<L::Unit>> {
     probation: usize,
     /// The message whose try this life has counted already: only its end asks for another count.
     tried: Option<Key>,
+    /// A message was under way in this life, and the fence row is of that time.
+    begun: bool,
     /// Until then copies alone are no reason for a unit.
     gathers_until: Instant,
 }
@@ -94,6 +96,7 @@ impl<L: Ledger, H: Handler<L::Unit>> Lane<L, H> {
             paused: false,
             probation: if suspect { limit } else { 0 },
             tried: None,
+            begun: false,
             gathers_until: Instant::now(),
         }
     }
@@ -112,6 +115,10 @@ impl<L: Ledger, H: Handler<L::Unit>> Lane<L, H> {
 
     /// Runs until the queue is closed and empty, or the consumer stops.
     pub(crate) async fn run(mut self) {
+        if self.connection.is_some() {
+            // Until its first message this life's row is above unit 0; see `begin`.
+            self.unit_without_messages(Vec::new()).await;
+        }
         while self.fill().await {
             if self.waiting.is_empty() {
                 // Positions too: the unit that was to write them may have failed.
@@ -187,8 +194,25 @@ impl<L: Ledger, H: Handler<L::Unit>> Lane<L, H> {
         }
     }
 
+    /// Makes the fence row anew, at unit 0, before this life's first message: a life whose row stays there died over its
+    /// messages before it committed any. One that never had any, however long it waited, is above that.
+    async fn begin(&mut self) -> Result<(), Fault> {
+        if !self.begun {
+            if let Some(connection) = self.connection.take() {
+                self.shared.ledger.leave(connection).await?;
+            }
+            self.connection = Some(self.shared.ledger.connect(self.id).await?);
+            self.confirmed = 0;
+            self.begun = true;
+        }
+        Ok(())
+    }
+
     /// One unit over the first waiting messages, to its end.
     async fn deliver(&mut self) {
+        if let Err(fault) = self.begin().await {
+            return self.cope(Trouble::Unit(fault), 0).await;
+        }
         if self.probation > 0 && !self.tries().await {
             return;
         }

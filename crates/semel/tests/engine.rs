@@ -1125,6 +1125,16 @@ async fn parked_messages_are_brought_back_within_the_memory_budget() {
 /// One life of a process: it ends by itself, or all its tasks are gone at once as a SIGKILL ends them. The units
 /// it committed; `None` when it died.
 fn life(ledger: &SimLedger, source: &SimSource, settings: Settings) -> Option<u64> {
+    life_with(ledger, source, settings, None)
+}
+
+/// The same, with a message that comes after a minute.
+fn life_with(
+    ledger: &SimLedger,
+    source: &SimSource,
+    settings: Settings,
+    late: Option<&'static str>,
+) -> Option<u64> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
@@ -1143,6 +1153,13 @@ fn life(ledger: &SimLedger, source: &SimSource, settings: Settings) -> Option<u6
             .await
             .unwrap_or_else(|fault| panic!("{fault}"));
         let running = consumer.attach("sim", Arc::new(source.clone()));
+        if let Some(late) = late {
+            let source = source.clone();
+            tokio::spawn(async move {
+                tokio::time::sleep(Duration::from_secs(60)).await;
+                source.push_payload("p", late.as_bytes().to_vec());
+            });
+        }
         tokio::select! {
             summary = running.run(std::future::pending()) => Some(summary.unwrap().units),
             () = aborted.notified() => None,
@@ -1210,6 +1227,51 @@ fn t89_on_probation_a_letter_tells_as_many_attempts_as_there_were() {
     let tried: BTreeMap<_, _> = tried.collect();
     let expected = [("abort", 2), ("poison", 1), ("panic", 1), ("retry", 2)];
     assert_eq!(tried, BTreeMap::from(expected));
+}
+
+#[test]
+fn a_life_that_waited_long_for_the_message_that_killed_it_counts_as_one_that_committed_nothing() {
+    let (ledger, source) = (SimLedger::new(1), SimSource::new(1));
+    let waits = |life: usize| Settings {
+        attempts_max: 2,
+        lanes: 1,
+        until_idle: life > 0,
+        ..settings(life as u64)
+    };
+    let mut lives = 0;
+    let late = |life| (life == 0).then_some(r#"{"id":"late","do":"abort"}"#);
+    while life_with(&ledger, &source, waits(lives), late(lives)).is_none() {
+        lives += 1;
+        assert!(lives < 10, "it dies for ever");
+    }
+    // Twice before it is suspected, then as often as it may be tried.
+    assert_eq!((lives, ledger.letters().len()), (4, 1));
+}
+
+#[tokio::test]
+async fn lanes_that_never_had_a_message_are_not_suspected() {
+    let ledger = SimLedger::new(1);
+    for number in 0..3 {
+        let source = SimSource::new(1);
+        source.push_payload("p", format!(r#"{{"id":"{number}"}}"#).into_bytes());
+        source.push_payload("p", br#"{"id":"kill","do":"abort"}"#.to_vec());
+        let short = Settings {
+            batch_count_max: 1,
+            lanes: 4,
+            ..settings(number)
+        };
+        let (ledger, source) = (ledger.clone(), source.clone());
+        let died = std::thread::spawn(move || life(&ledger, &source, short).is_none());
+        assert!(died.join().unwrap());
+    }
+    ledger.advance_ms(60_000);
+    let consumer = Consumer::builder("toy", Arc::new(ledger), Arc::new(Toy::new()))
+        .settings(settings(9))
+        .sources(["sim"])
+        .enroll()
+        .await
+        .unwrap_or_else(|fault| panic!("{fault}"));
+    assert_eq!(consumer.enrolled().suspects, Vec::<i16>::new());
 }
 
 #[test]
