@@ -341,6 +341,11 @@ impl Assignment {
     }
 
     /// Whether the group has answered.
+    /// The group has taken everything and will give anew: until then nothing is at its end.
+    pub(crate) const fn unassigned(&mut self) {
+        self.assigned = false;
+    }
+
     pub(crate) const fn is_assigned(&self) -> bool {
         self.assigned
     }

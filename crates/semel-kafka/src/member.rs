@@ -7,12 +7,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rdkafka::client::ClientContext;
-use rdkafka::config::RDKafkaLogLevel;
+use rdkafka::config::{ClientConfig, RDKafkaLogLevel};
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer, ConsumerContext, RebalanceProtocol};
 use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode as Code};
 use rdkafka::statistics::Statistics;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use rdkafka::types::RDKafkaRespErr;
+use semel_core::Fault;
 use tokio::runtime::Handle;
 
 use crate::assignment::{Index, Phase, Start};
@@ -55,6 +56,18 @@ pub(crate) struct Tuning {
     pub(crate) commit_interval: Duration,
     pub(crate) drain: Duration,
     pub(crate) timeout: Duration,
+    pub(crate) session_timeout: Duration,
+}
+
+/// Makes a client that asks to join the group. Its context must be a new one: complaints are of one client.
+pub(crate) fn join(config: &ClientConfig, context: Context) -> Result<Client, Fault> {
+    let topics = context.topics.clone();
+    let client: Client = options::create(config.create_with_context(context))?;
+    let topics: Vec<&str> = topics.iter().map(String::as_str).collect();
+    client
+        .subscribe(&topics)
+        .map_err(|error| classify("subscribing", &error))?;
+    Ok(client)
 }
 
 /// The client with its callbacks.
@@ -69,6 +82,20 @@ pub(crate) struct Context {
     /// What is subscribed to.
     pub(crate) topics: Vec<String>,
     pub(crate) complaints: Complaints,
+}
+
+impl Context {
+    /// For the next client of the same member.
+    fn renewed(&self) -> Self {
+        Self {
+            shared: self.shared.clone(),
+            vetting: self.vetting.clone(),
+            runtime: self.runtime.clone(),
+            tuning: self.tuning,
+            topics: self.topics.clone(),
+            complaints: Complaints::default(),
+        }
+    }
 }
 
 impl ClientContext for Context {
@@ -192,11 +219,19 @@ impl Context {
                 tracing::info!(%error, "kafka: not told on revoke; the next owner sees duplicates");
             }
         }
-        self.shared.lock().assignment.gone(&indices);
+        let cooperative = matches!(client.rebalance_protocol(), RebalanceProtocol::Cooperative);
+        {
+            let mut state = self.shared.lock();
+            state.assignment.gone(&indices);
+            if !cooperative || client.assignment_lost() {
+                state.assignment.unassigned();
+            }
+        }
         self.shared.wake();
-        match client.rebalance_protocol() {
-            RebalanceProtocol::Cooperative => client.incremental_unassign(taken),
-            RebalanceProtocol::Eager | RebalanceProtocol::None => client.unassign(),
+        if cooperative {
+            client.incremental_unassign(taken)
+        } else {
+            client.unassign()
         }
     }
 
@@ -270,7 +305,13 @@ fn tell_each(
 
 /// The thread's loop.
 pub(crate) struct Member {
+    config: ClientConfig,
     client: Client,
+    /// When it first asked to join.
+    began_at: Instant,
+    /// Another member's request came under our `group_instance_id`: the group hears only that one now.
+    fenced: bool,
+    rejoined: bool,
     shared: Arc<Shared>,
     tuning: Tuning,
     told_at: Instant,
@@ -287,10 +328,19 @@ pub(crate) struct Member {
 }
 
 impl Member {
-    pub(crate) fn new(client: Client, shared: Arc<Shared>, tuning: Tuning) -> Self {
+    pub(crate) fn new(
+        config: ClientConfig,
+        client: Client,
+        shared: Arc<Shared>,
+        tuning: Tuning,
+    ) -> Self {
         let now = Instant::now();
         Self {
+            config,
             client,
+            began_at: now,
+            fenced: false,
+            rejoined: false,
             shared,
             tuning,
             told_at: now,
@@ -314,8 +364,48 @@ impl Member {
             self.knock();
             self.tell_slow_group();
             self.poll(if soon { POLL_SOON } else { POLL });
+            if std::mem::take(&mut self.fenced) {
+                self.rejoin();
+            }
         }
         self.close();
+    }
+
+    /// The last request of a killed predecessor may reach the broker behind our own and take our name from us: the name is
+    /// asked for once more. Twice, or long after our start, it is another member that lives.
+    fn rejoin(&mut self) {
+        if self.rejoined || self.began_at.elapsed() >= self.tuning.session_timeout {
+            return self.shared.fail(
+                "kafka: another member runs with the same `group_instance_id`; give each member its own".to_owned(),
+            );
+        }
+        self.rejoined = true;
+        tracing::warn!(
+            "kafka: the group took this member's `group_instance_id` from it; it joins once more"
+        );
+        self.leave();
+        {
+            let mut state = self.shared.lock();
+            let ours: Vec<Index> = state.assignment.ours().map(|(index, _)| index).collect();
+            state.assignment.gone(&ours);
+            state.assignment.unassigned();
+        }
+        match join(&self.config, self.context().renewed()) {
+            Ok(client) => self.client = client,
+            Err(fault) => self.shared.fail(fault.detail()),
+        }
+        self.joining_since = Some(Instant::now());
+        self.full_since = None;
+        self.paused = false;
+    }
+
+    /// Has the client end its membership; the callbacks follow.
+    fn leave(&self) {
+        if self.client.close_queue().is_ok() {
+            while !self.client.closed() {
+                self.client.poll(POLL_SOON);
+            }
+        }
     }
 
     fn context(&self) -> &Context {
@@ -637,7 +727,7 @@ impl Member {
         });
     }
 
-    fn troubled(&self, error: &KafkaError) {
+    fn troubled(&mut self, error: &KafkaError) {
         tracing::debug!(%error, "kafka: poll");
         let code = match error {
             KafkaError::MessageConsumptionFatal(code) => Some(*code),
@@ -649,9 +739,7 @@ impl Member {
             Some(code @ (Code::UnknownTopicOrPartition | Code::UnknownTopic | Code::TopicAuthorizationFailed)) => {
                 self.shared.trouble(Trouble::Topic, format!("kafka: a topic cannot be read: {code}"));
             }
-            Some(Code::FencedInstanceId) => self.shared.fail(
-                "kafka: another member runs with the same `group_instance_id`; give each member its own".to_owned(),
-            ),
+            Some(Code::FencedInstanceId) => self.fenced = true,
             Some(code @ (Code::GroupAuthorizationFailed | Code::InconsistentGroupProtocol)) => self.shared.fail(format!(
                 "kafka: the group refuses this member: {code}; check the rights on `group`, and that all its members use the same `assignor`"
             )),
@@ -687,11 +775,7 @@ impl Member {
         if let Err(error) = tell(&self.client, &self.shared, &untold) {
             tracing::info!(%error, "kafka: not told at the end; the next start sees duplicates");
         }
-        if self.client.close_queue().is_ok() {
-            while !self.client.closed() {
-                self.client.poll(POLL_SOON);
-            }
-        }
+        self.leave();
     }
 }
 
@@ -707,12 +791,4 @@ impl Drop for End {
         self.0.ended.send_replace(true);
         self.0.wake();
     }
-}
-
-/// Makes the client. It does not join the group yet.
-pub(crate) fn client(
-    config: &rdkafka::ClientConfig,
-    context: Context,
-) -> Result<Client, semel_core::Fault> {
-    options::create(config.create_with_context(context))
 }

@@ -4,14 +4,12 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rdkafka::consumer::Consumer;
 use semel_core::source::{BoxFuture, Positions, Received, Settle, Settled};
 use semel_core::{Fault, Limit, Settlements, Source};
 use tokio::runtime::Handle;
 
 use crate::assignment::Found;
 use crate::complaint::Complaints;
-use crate::fault::classify;
 use crate::member::{self, Context, Member, Tuning};
 use crate::options::KafkaOptions;
 use crate::probe::Probe;
@@ -77,6 +75,7 @@ impl KafkaSource {
             commit_interval: Duration::from_millis(options.commit_interval_ms),
             drain: Duration::from_millis(options.drain_ms),
             timeout,
+            session_timeout: Duration::from_millis(options.session_timeout_ms.into()),
         };
         let vetting = Vetting {
             shared: shared.clone(),
@@ -93,12 +92,9 @@ impl KafkaSource {
             topics: options.topics.clone(),
             complaints: Complaints::default(),
         };
-        let client = member::client(&options.member()?, context)?;
-        let topics: Vec<&str> = options.topics.iter().map(String::as_str).collect();
-        client
-            .subscribe(&topics)
-            .map_err(|error| classify("subscribing", &error))?;
-        let member = Member::new(client, shared.clone(), tuning);
+        let config = options.member()?;
+        let client = member::join(&config, context)?;
+        let member = Member::new(config, client, shared.clone(), tuning);
         std::thread::Builder::new()
             .name("semel-kafka".to_owned())
             .spawn(move || member.run())

@@ -3,8 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use semel_core::source::Received;
 use semel_core::{Class, Delivery, Limit, Source};
 use semel_kafka::{Assignor, KafkaOptions};
@@ -330,6 +332,64 @@ async fn a_static_member_comes_back_to_its_partitions_and_a_twin_is_refused() {
     );
     twin.close().await;
     again.close().await;
+}
+
+/// What a member that was killed while it joined had sent may reach the broker behind the request of its successor.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_static_member_takes_its_name_back_once_from_a_late_request() {
+    let topic = topic("late", 2).await;
+    (0..2).for_each(|partition| produce(&topic, partition, numbers(0..10)));
+    let (group, store) = (fresh("g"), Arc::<Store>::default());
+    let named = || KafkaOptions {
+        group_instance_id: Some("a".to_owned()),
+        session_timeout_ms: 45_000,
+        ..options(&topic, &group)
+    };
+    let member = Worker::open(named(), &store).await;
+    assert_eq!(member.drain().await.len(), 20);
+    // What is not told yet would come again.
+    until("it is told", || {
+        (0..2).all(|partition| committed(&group, &topic, partition) == Some(10))
+    })
+    .await;
+    let late = named();
+    tokio::task::spawn_blocking(move || join_until_fenced(&late))
+        .await
+        .unwrap();
+    (0..2).for_each(|partition| produce(&topic, partition, ["more"]));
+    let more = member.take(2).await;
+    assert_eq!(more.iter().map(value).collect::<Vec<_>>(), ["more", "more"]);
+    assert_eq!(member.commit(more).await, 0);
+
+    let twin = Worker::open(named(), &store).await;
+    let fault = member.stopped().await;
+    assert!(
+        fault.class == Class::Stop && fault.detail().contains("group_instance_id"),
+        "{fault}"
+    );
+    twin.close().await;
+    member.close().await;
+}
+
+/// Joins under the member's name, and goes when the member has it back.
+fn join_until_fenced(member: &KafkaOptions) {
+    let id = member.group_instance_id.as_deref().unwrap();
+    let client: BaseConsumer = config()
+        .set("group.id", &member.group)
+        .set("group.instance.id", id)
+        .set("partition.assignment.strategy", "cooperative-sticky")
+        .set("heartbeat.interval.ms", "300")
+        .create()
+        .unwrap();
+    client.subscribe(&[&member.topics[0]]).unwrap();
+    let begin = Instant::now();
+    let fenced = |error: &KafkaError| {
+        let fatal = KafkaError::MessageConsumptionFatal(RDKafkaErrorCode::FencedInstanceId);
+        *error == fatal
+    };
+    while !matches!(client.poll(Duration::from_millis(100)), Some(Err(error)) if fenced(&error)) {
+        assert!(begin.elapsed() < PATIENCE, "the name was not taken back");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
