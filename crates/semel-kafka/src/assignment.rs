@@ -361,10 +361,7 @@ impl Assignment {
         let Some(partition) = self.current(receipt.partition(), receipt.generation()) else {
             return false;
         };
-        let Ok(place) = partition
-            .out
-            .binary_search_by_key(&offset, |(offset, _)| *offset)
-        else {
+        let Some(place) = partition.place_of(offset) else {
             return false;
         };
         let Some(mut held) = partition.out[place].1.take() else {
@@ -518,6 +515,16 @@ impl Partition {
         }
     }
 
+    /// Where an offset is among what is handed out. Mostly it is the first: units end in order.
+    fn place_of(&self, offset: u64) -> Option<usize> {
+        if self.out.front().is_some_and(|(first, _)| *first == offset) {
+            return Some(0);
+        }
+        self.out
+            .binary_search_by_key(&offset, |(offset, _)| *offset)
+            .ok()
+    }
+
     /// Forgets everything of a generation; says how many waiting bytes that frees.
     fn clear(&mut self) -> usize {
         self.out.clear();
@@ -588,10 +595,7 @@ impl Partition {
             }
             if let Some((held, _)) = self.returned.pop_front() {
                 batch.deliveries.push(held.delivery(self.generation, index));
-                if let Ok(place) = self
-                    .out
-                    .binary_search_by_key(&held.offset, |(offset, _)| *offset)
-                {
+                if let Some(place) = self.place_of(held.offset) {
                     self.out[place].1 = Some(held);
                 }
             }

@@ -12,6 +12,7 @@ use rdkafka::message::Message as _;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use semel_core::Fault;
 use semel_core::ledger::Mark;
+use tokio::runtime::Handle;
 
 use crate::fault::classify;
 use crate::quiet::Quiet;
@@ -27,9 +28,21 @@ const COMPLAINTS_MAX: usize = 1_000;
 /// A topic and a partition's number.
 pub(crate) type Place = (String, i32);
 
+/// A client that looks.
 pub(crate) struct Probe {
-    client: BaseConsumer<Quiet>,
+    /// There until the drop.
+    client: Option<BaseConsumer<Quiet>>,
     timeout: Duration,
+}
+
+/// The library takes a tenth of a second to end a client. Nobody needs to wait for that, least of all an async thread (TRAPS T52).
+impl Drop for Probe {
+    fn drop(&mut self) {
+        let client = self.client.take();
+        if let Ok(runtime) = Handle::try_current() {
+            runtime.spawn_blocking(move || drop(client));
+        }
+    }
 }
 
 impl Probe {
@@ -39,7 +52,14 @@ impl Probe {
         // That the other side hung up is told at this level.
         config.set_log_level(RDKafkaLogLevel::Info);
         let client = options::create(config.create_with_context(Quiet::default()))?;
-        Ok(Self { client, timeout })
+        Ok(Self {
+            client: Some(client),
+            timeout,
+        })
+    }
+
+    const fn client(&self) -> &BaseConsumer<Quiet> {
+        self.client.as_ref().expect("it is there until the drop")
     }
 
     /// The numbers of a topic's partitions.
@@ -48,10 +68,10 @@ impl Probe {
     /// `Stop` when there is no such topic, or the broker lets us not in or not read it; `Down` when none answers.
     pub(crate) fn partitions(&self, topic: &str) -> Result<Vec<i32>, Fault> {
         let metadata = self
-            .client
+            .client()
             .fetch_metadata(Some(topic), self.timeout)
             .map_err(|error| self.unreachable(&error))?;
-        self.client.context().complaints.forget();
+        self.client().context().complaints.forget();
         let found = metadata.topics().iter().find(|found| found.name() == topic);
         let Some(found) = found else {
             return Err(unknown_topic(topic));
@@ -75,11 +95,11 @@ impl Probe {
     fn unreachable(&self, error: &KafkaError) -> Fault {
         // What the client has to say, it says to who polls.
         for _ in 0..COMPLAINTS_MAX {
-            if self.client.poll(COMPLAINING).is_none() {
+            if self.client().poll(COMPLAINING).is_none() {
                 break;
             }
         }
-        self.client.context().complaints.unreachable(error)
+        self.client().context().complaints.unreachable(error)
     }
 
     /// The group's committed offsets.
@@ -88,7 +108,7 @@ impl Probe {
         places: &[Place],
     ) -> Result<HashMap<Place, verdict::Offset>, Fault> {
         let answered = self
-            .client
+            .client()
             .committed_offsets(
                 list(places.iter().map(|place| (place, Offset::Invalid)))?,
                 self.timeout,
@@ -117,7 +137,7 @@ impl Probe {
     /// The first offset and the end.
     pub(crate) fn ends(&self, (topic, number): &Place) -> Result<(u64, u64), Fault> {
         let (low, high) = self
-            .client
+            .client()
             .fetch_watermarks(topic, *number, self.timeout)
             .map_err(|error| classify(&format!("the ends of {topic}/{number}"), &error))?;
         Ok((unsigned(low), unsigned(high)))
@@ -134,7 +154,7 @@ impl Probe {
         }
         let asked = list(places.iter().map(|place| (place, Offset::Offset(at_ms))))?;
         let answered = self
-            .client
+            .client()
             .offsets_for_times(asked, self.timeout)
             .map_err(|error| classify("offsets of a time", &error))?;
         let offset = |offset| match offset {
@@ -184,7 +204,7 @@ impl Probe {
             .map(|(number, at)| (place(topic, *number), Offset::Offset(signed(*at))))
             .collect();
         let list = list(places.iter().map(|(place, at)| (place, *at)))?;
-        self.client
+        self.client()
             .assign(&list)
             .map_err(|error| classify(&what, &error))?;
         let deadline = Instant::now() + self.timeout;
@@ -194,7 +214,7 @@ impl Probe {
                     "kafka: {what}: the broker did not answer in time"
                 )));
             }
-            match self.client.poll(Duration::from_millis(100)) {
+            match self.client().poll(Duration::from_millis(100)) {
                 // Only the first one of each is asked for; the client has fetched more.
                 Some(Ok(record)) if asked.remove(&record.partition()).is_some() => {
                     let mark = mark::of(record.timestamp().to_millis(), record.key());
@@ -216,7 +236,7 @@ impl Probe {
                 None => {}
             }
         }
-        self.client
+        self.client()
             .unassign()
             .map_err(|error| classify(&what, &error))
     }
@@ -232,7 +252,7 @@ impl Probe {
                 element.set_metadata(Word::Start.text());
             }
         }
-        self.client.commit(&list, CommitMode::Sync).map_err(|error| match error.rdkafka_error_code() {
+        self.client().commit(&list, CommitMode::Sync).map_err(|error| match error.rdkafka_error_code() {
             Some(RDKafkaErrorCode::UnknownMemberId | RDKafkaErrorCode::RebalanceInProgress | RDKafkaErrorCode::IllegalGeneration) => {
                 Fault::stop("kafka: the group has running members; stop every instance of this consumer, then rewind")
             }

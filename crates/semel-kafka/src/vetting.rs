@@ -144,7 +144,6 @@ impl Vetting {
         let ledger = self.ledger(&subjects).await;
         let kept = self.positions.are_kept();
         let start_at = self.start_at;
-        // A probe that is dropped waits for its client's end, so that must not happen on an async thread (TRAPS T52).
         blocking(move || {
             let mut ledger = ledger?;
             let mut facts = HashMap::new();

@@ -22,6 +22,7 @@ mod fault;
 mod headers;
 mod link;
 mod options;
+mod pace;
 mod session;
 mod sink;
 mod source;

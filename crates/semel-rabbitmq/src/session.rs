@@ -24,6 +24,7 @@ use crate::content::{self, Sizes};
 use crate::fault::{Refusal, is_refused};
 use crate::link::Link;
 use crate::options::{Declare, RabbitOptions};
+use crate::pace::Pace;
 use crate::source::{Depth, Order, Shared, stop};
 use crate::window::{Ack, Window};
 
@@ -188,6 +189,7 @@ impl Session {
             give_back: BTreeSet::new(),
             flush_at: None,
             probe: None,
+            pace: Pace::new(now),
             last_sign: now,
             next_probe: now + PROBE_INTERVAL,
             quiet_since: now,
@@ -228,6 +230,7 @@ struct Life<'a> {
     flush_at: Option<Instant>,
     /// A question under way, and whether it is to find out that the queue is drained.
     probe: Option<(Probe, Instant)>,
+    pace: Pace,
     last_sign: Instant,
     next_probe: Instant,
     quiet_since: Instant,
@@ -283,11 +286,12 @@ impl Life<'_> {
         stopped: &mut watch::Receiver<bool>,
     ) -> Event {
         let wake = self.next_wake();
+        let rests = self.pace.rests_until().is_some();
         let (consumer, probe) = (&mut self.consumer, &mut self.probe);
         // Fair on purpose: a flood of deliveries must not keep acks waiting, nor the other way round.
         tokio::select! {
             () = stop(stopped) => Event::Stop,
-            delivery = async { consumer.as_mut().expect("there is one").next().await }, if consumer.is_some() => Event::Delivered(delivery),
+            delivery = async { consumer.as_mut().expect("there is one").next().await }, if consumer.is_some() && !rests => Event::Delivered(delivery),
             // The source keeps the sender as long as this session is its current one.
             Some(order) = orders.recv() => Event::Ordered(order),
             answer = async { (&mut probe.as_mut().expect("there is one").0).await }, if probe.is_some() => Event::Probed(answer),
@@ -301,6 +305,9 @@ impl Life<'_> {
         } else {
             self.next_probe
         };
+        if let Some(due) = self.pace.rests_until() {
+            wake = wake.min(due);
+        }
         if let Some((due, _)) = self.give_back.first() {
             wake = wake.min(*due);
         }
@@ -330,6 +337,7 @@ impl Life<'_> {
 
     async fn time(&mut self) -> Result<(), Lost> {
         let now = Instant::now();
+        self.pace.rested(now);
         if self.probe.is_some() && now >= self.dead_at() {
             return Err(Lost::silent(format!(
                 "no sign of life for {} ms",
@@ -417,6 +425,7 @@ impl Life<'_> {
                 .and_then(|consumer| consumer.next().now_or_never());
         }
         end?;
+        self.pace.came(batch.len(), self.last_sign);
         if !batch.is_empty() {
             self.shared.deliver(batch, self.window.open());
         }

@@ -1,7 +1,8 @@
 //! In-process single flight: two lanes never claim one key at the same time, so they never wait for
 //! each other inside the database (TRAPS T04, T12). A hint for speed; the ledger's constraint decides.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::{Mutex, PoisonError};
 
 use semel_core::Key;
@@ -10,8 +11,15 @@ use tokio::sync::Notify;
 /// Keys that are in an open unit of this process.
 #[derive(Debug, Default)]
 pub(crate) struct Flights {
-    held: Mutex<HashSet<Key>>,
+    held: Mutex<Held>,
     freed: Notify,
+}
+
+/// By key, which flight has it.
+#[derive(Debug, Default)]
+struct Held {
+    by_key: HashMap<Key, u64>,
+    flights: u64,
 }
 
 /// Keys held by one unit; given back on drop.
@@ -42,19 +50,25 @@ impl Flights {
 
     fn try_take(&self, keys: &[Option<Key>]) -> Option<Flight<'_>> {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = keys
-            .iter()
-            .position(|key| key.is_some_and(|k| held.contains(&k)))
-            .unwrap_or(keys.len());
+        held.flights += 1;
+        let flight = held.flights;
+        let (mut count, mut taken) = (0, Vec::with_capacity(keys.len()));
+        for key in keys {
+            if let Some(key) = *key {
+                match held.by_key.entry(key) {
+                    Entry::Vacant(place) => {
+                        place.insert(flight);
+                        taken.push(key);
+                    }
+                    Entry::Occupied(holder) if *holder.get() == flight => {}
+                    Entry::Occupied(_) => break,
+                }
+            }
+            count += 1;
+        }
         if count == 0 && !keys.is_empty() {
             return None;
         }
-        let taken: Vec<Key> = keys[..count]
-            .iter()
-            .flatten()
-            .copied()
-            .filter(|k| held.insert(*k))
-            .collect();
         Some(Flight {
             flights: self,
             keys: taken,
@@ -71,7 +85,7 @@ impl Drop for Flight<'_> {
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         for key in &self.keys {
-            held.remove(key);
+            held.by_key.remove(key);
         }
         drop(held);
         self.flights.freed.notify_waiters();

@@ -30,6 +30,13 @@ const GATHER_MAX: Duration = Duration::from_millis(5);
 /// So many copies are enough for a unit.
 const GATHER_COUNT: usize = 64;
 
+/// A stream is dense if so many messages come while a unit runs: some ten thousand a second.
+const DENSE_COUNT: usize = 32;
+
+/// Between two looks for more of a dense stream, and how many there are.
+const LINGER_LOOK: Duration = Duration::from_millis(2);
+const LINGER_LOOKS: usize = 2;
+
 /// The most parked messages brought back at once.
 pub(crate) const RELEASE_COUNT_MAX: usize = 1_000;
 
@@ -64,6 +71,8 @@ pub(crate) struct Lane<L: Ledger, H: Handler<L::Unit>> {
     begun: bool,
     /// Until then copies alone are no reason for a unit.
     gathers_until: Instant,
+    /// Many messages came while the last unit ran.
+    dense: bool,
 }
 
 /// Conflicts in a row that are no longer the ordinary kind: told like an outage, so that a statement that
@@ -98,6 +107,7 @@ impl<L: Ledger, H: Handler<L::Unit>> Lane<L, H> {
             tried: None,
             begun: false,
             gathers_until: Instant::now(),
+            dense: false,
         }
     }
 
@@ -145,11 +155,7 @@ impl<L: Ledger, H: Handler<L::Unit>> Lane<L, H> {
         }
         let room = self.shared.settings.batch_count_max.max(1);
         if !self.waiting.is_empty() {
-            while self.waiting.len() < room
-                && let Ok(queued) = self.queue.try_recv()
-            {
-                self.waiting.push_back(queued);
-            }
+            self.take_queued(room);
             return true;
         }
         let mut taken = Vec::new();
@@ -164,8 +170,38 @@ impl<L: Ledger, H: Handler<L::Unit>> Lane<L, H> {
         if matches!(count, Ok(0)) {
             return false;
         }
-        self.gather(room).await;
+        if std::mem::take(&mut self.dense) {
+            self.linger(room).await;
+        } else {
+            self.gather(room).await;
+        }
         true
+    }
+
+    /// In a dense stream a unit's fixed cost is worth a short wait, in which more come to share it. The lane looks again at
+    /// times: to be woken by each message would cost what the wait saves.
+    async fn linger(&mut self, room: usize) {
+        let shared = self.shared.clone();
+        for _ in 0..LINGER_LOOKS {
+            if self.waiting.len() >= room {
+                return;
+            }
+            tokio::select! {
+                biased;
+                () = shared.stopped() => return,
+                () = tokio::time::sleep(LINGER_LOOK) => {}
+            }
+            self.take_queued(room);
+        }
+    }
+
+    /// Takes what is queued, up to `room` in all.
+    fn take_queued(&mut self, room: usize) {
+        while self.waiting.len() < room
+            && let Ok(queued) = self.queue.try_recv()
+        {
+            self.waiting.push_back(queued);
+        }
     }
 
     /// While nothing but copies of what was committed not long ago waits, gives more of them the time to come: three
@@ -186,11 +222,7 @@ impl<L: Ledger, H: Handler<L::Unit>> Lane<L, H> {
             };
             let Ok(Some(next)) = next else { return };
             self.waiting.push_back(next);
-            while self.waiting.len() < room
-                && let Ok(queued) = self.queue.try_recv()
-            {
-                self.waiting.push_back(queued);
-            }
+            self.take_queued(room);
         }
     }
 
@@ -240,6 +272,7 @@ impl<L: Ledger, H: Handler<L::Unit>> Lane<L, H> {
                 self.tell(took, &concluded);
                 self.committed(proof, concluded, items, tickets).await;
                 self.gathers_until = Instant::now() + (took * 3).min(GATHER_MAX);
+                self.dense = self.queue.len() >= DENSE_COUNT;
                 if self.probation > 0 {
                     self.ended_well().await;
                 }
@@ -400,7 +433,7 @@ impl<L: Ledger, H: Handler<L::Unit>> Lane<L, H> {
             summary.units += 1;
             summary.new_letters += written.new_letters as u64;
             summary.clashes += conclusion.clashes as u64;
-            for ((item, mut ticket), ending) in queued.into_iter().zip(conclusion.endings) {
+            for ((mut item, mut ticket), ending) in queued.into_iter().zip(conclusion.endings) {
                 let stub = ticket.stub.take();
                 still_underway.push(ticket);
                 let Some(ending) = ending else { continue };
@@ -419,7 +452,7 @@ impl<L: Ledger, H: Handler<L::Unit>> Lane<L, H> {
                 {
                     summary.count(&ending);
                     receipts[feed].push(receipt.ack(&proof));
-                    told.push(ended(feed, sequence, item.case, ending));
+                    told.push(ended(feed, sequence, &mut item.case, ending));
                 } else if item.case.kind == ClaimKind::Released && ending.outcome != Outcome::Parked
                 {
                     *summary.released.entry(ending.outcome).or_default() += 1;
@@ -799,19 +832,24 @@ async fn settle<L, H>(
     }
 }
 
-fn ended<W>(feed: usize, sequence: u64, case: Case<W>, ending: semel_core::law::Ending) -> Ended {
-    let key = case.key();
-    let redelivered = case.replay || case.message.attempt > 1;
-    let position = case.message.position;
+/// What is told of a case. It gives its id away, and stays where it is: it is large.
+fn ended<W>(
+    feed: usize,
+    sequence: u64,
+    case: &mut Case<W>,
+    ending: semel_core::law::Ending,
+) -> Ended {
+    let binding = case.binding.as_mut().ok();
+    let id = binding.map(|(binding, _)| std::mem::take(&mut binding.id));
     Ended {
         source: feed,
         sequence,
-        partition: position.partition,
-        offset: position.offset,
-        id: case.binding.ok().map(|(binding, _)| binding.id),
-        key,
+        partition: case.message.position.partition.clone(),
+        offset: case.message.position.offset,
+        id,
+        key: case.key(),
         ending,
-        redelivered,
+        redelivered: case.replay || case.message.attempt > 1,
     }
 }
 
@@ -961,6 +999,36 @@ mod tests {
         });
         assert_eq!(filled(&mut lane).await, (Duration::from_millis(2), 2));
         sent.await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn in_a_dense_stream_more_come_to_share_a_unit_unless_it_is_full() {
+        let (mut lane, sender) = gathering();
+        let late = queued(&lane, 255);
+        for number in 0..=u8::try_from(DENSE_COUNT).unwrap() {
+            sender
+                .send(queued(&lane, number))
+                .unwrap_or_else(|_| panic!("open"));
+        }
+        lane.take_queued(1);
+        lane.deliver().await;
+        let sent = tokio::spawn(async move {
+            tokio::time::sleep(LINGER_LOOK + Duration::from_millis(1)).await;
+            sender.send(late).unwrap_or_else(|_| panic!("open"));
+            sender
+        });
+        let all = LINGER_LOOK * u32::try_from(LINGER_LOOKS).unwrap();
+        assert_eq!(filled(&mut lane).await, (all, DENSE_COUNT + 1));
+        let sender = sent.await.unwrap();
+        lane.waiting.clear();
+        let fresh = queued(&lane, 254);
+        sender.send(fresh).unwrap_or_else(|_| panic!("open"));
+        assert_eq!(filled(&mut lane).await, (Duration::ZERO, 1), "not dense");
+
+        lane.dense = true;
+        let begun = Instant::now();
+        lane.linger(1).await;
+        assert_eq!(begun.elapsed(), Duration::ZERO, "full");
     }
 
     #[tokio::test(start_paused = true)]

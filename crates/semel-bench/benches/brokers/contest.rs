@@ -15,9 +15,8 @@ use semel_postgres::PostgresLedger;
 use crate::stock::{Broker, Stock};
 use crate::{consumer, feed, rivals};
 
-/// Connections of the naive consumer, and of the others.
+/// Connections of the naive consumer.
 const NAIVE_CONNECTIONS: usize = 8;
-const CONNECTIONS: usize = 2;
 
 /// Deliveries a naive consumer of RabbitMQ has in hand: nobody waits for the next, nobody hoards.
 const NAIVE_PREFETCH: u16 = 100;
@@ -47,7 +46,7 @@ impl Contestant {
         Self::Book,
     ];
 
-    pub(crate) fn name(self, batch: usize) -> String {
+    pub(crate) fn name(self, Size { batch, connections }: Size) -> String {
         match self {
             Self::Naive => {
                 format!("naive, one transaction a message, {NAIVE_CONNECTIONS} connections")
@@ -55,11 +54,11 @@ impl Contestant {
             Self::NaiveBook => format!(
                 "naive, the Book's rows, one transaction a message, {NAIVE_CONNECTIONS} connections"
             ),
-            Self::Expert => format!("expert's batch {batch}, {CONNECTIONS} connections"),
-            Self::Consume => format!("raw consume, no database, {CONNECTIONS} connections"),
-            Self::Database => format!("raw database, no broker, {CONNECTIONS} connections"),
-            Self::Credits => format!("Semel, plain credits, batch {batch}, {CONNECTIONS} lanes"),
-            Self::Book => format!("Semel, the Book, batch {batch}, {CONNECTIONS} lanes"),
+            Self::Expert => format!("expert's batch {batch}, {connections} connections"),
+            Self::Consume => format!("raw consume, no database, {connections} connections"),
+            Self::Database => format!("raw database, no broker, {connections} connections"),
+            Self::Credits => format!("Semel, plain credits, batch {batch}, {connections} lanes"),
+            Self::Book => format!("Semel, the Book, batch {batch}, {connections} lanes"),
         }
     }
 
@@ -80,12 +79,19 @@ pub(crate) struct Works {
     pub(crate) few: Arc<Work>,
 }
 
+/// How large the transactions are, and on how many connections (lanes) they run.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Size {
+    pub(crate) batch: usize,
+    pub(crate) connections: usize,
+}
+
 /// One broker's contest.
 pub(crate) struct Contest<'a> {
     pub(crate) broker: Broker,
     pub(crate) ground: &'a Ground,
     pub(crate) works: &'a Works,
-    pub(crate) batch: usize,
+    pub(crate) size: Size,
     /// Topics, by the first file of their work: a topic can be read again.
     topics: BTreeMap<String, Stock>,
 }
@@ -101,13 +107,13 @@ impl<'a> Contest<'a> {
         broker: Broker,
         ground: &'a Ground,
         works: &'a Works,
-        batch: usize,
+        size: Size,
     ) -> Self {
         Self {
             broker,
             ground,
             works,
-            batch,
+            size,
             topics: BTreeMap::new(),
         }
     }
@@ -130,8 +136,8 @@ impl<'a> Contest<'a> {
         let work = contestant.work(self.works).clone();
         if contestant == Contestant::Database {
             let raw = contest::Contestant::Raw {
-                connections: CONNECTIONS,
-                batch: self.batch,
+                connections: self.size.connections,
+                batch: self.size.batch,
             };
             return self.ground.run(raw, &work).await;
         }
@@ -168,7 +174,7 @@ impl<'a> Contest<'a> {
         contestant: Contestant,
         work: &Work,
     ) -> Result<Taken, Error> {
-        let room = u16::try_from(2 * self.batch)?;
+        let room = u16::try_from(2 * self.size.batch)?;
         let watch = contest::watch(place).await?;
         match contestant {
             Contestant::Naive => {
@@ -189,12 +195,12 @@ impl<'a> Contest<'a> {
                 return Ok(taken);
             }
             Contestant::Expert => {
-                let feeds = feed::open(stock, CONNECTIONS, work.count, room).await?;
-                rivals::expert(feeds, place, self.batch).await?;
+                let feeds = feed::open(stock, self.size.connections, work.count, room).await?;
+                rivals::expert(feeds, place, self.size.batch).await?;
             }
             Contestant::Consume => {
-                let feeds = feed::open(stock, CONNECTIONS, work.count, room).await?;
-                rivals::consume(feeds, self.batch).await?;
+                let feeds = feed::open(stock, self.size.connections, work.count, room).await?;
+                rivals::consume(feeds, self.size.batch).await?;
                 return Ok(watch.stop(work.count));
             }
             Contestant::Credits => return self.credits(place, stock, work).await,
@@ -208,8 +214,8 @@ impl<'a> Contest<'a> {
 
     fn pace(&self, by: Spread) -> Result<Pace, Error> {
         Ok(Pace {
-            lanes: u16::try_from(CONNECTIONS)?,
-            batch: self.batch,
+            lanes: u16::try_from(self.size.connections)?,
+            batch: self.size.batch,
             again: false,
             by,
         })

@@ -1,6 +1,7 @@
 //! Semel and its rivals on real brokers, in one run: `cargo bench -p semel-bench --bench brokers`.
 //!
-//! `-- --ops N` sets the number of messages, `--repeat N` how often the contest is run (medians are told), `--rate N` the
+//! `-- --ops N` sets the number of messages, `--repeat N` how often the contest is run (medians are told), `--batch N` and
+//! `--connections N` how large and how many the transactions at a time are (naive ones apart), `--rate N` the
 //! fresh operations a second of the latencies, and `--only TEXT` keeps the lines whose name holds the text: they begin
 //! with `contest`, `latency`, `idle` or `memory` and the broker. Needs `SEMEL_TEST_POSTGRES_URL`,
 //! `SEMEL_TEST_KAFKA_BROKERS` and `SEMEL_TEST_RABBITMQ_URL`, and for `idle` and `memory` a daemon that is built.
@@ -20,7 +21,7 @@ mod stock;
 
 use std::sync::Arc;
 
-use contest::{Contest, Contestant, Line, Works};
+use contest::{Contest, Contestant, Line, Size, Works};
 use latency::Times;
 use semel_bench::contest::Ground;
 use semel_bench::measure::Rounds;
@@ -28,9 +29,8 @@ use semel_bench::ops::{self, ACCOUNTS, NAIVE_OPS_MAX, SEED, Shape, Work};
 use semel_bench::tables::Error;
 use stock::Broker;
 
-const BATCH: usize = 1_000;
-
 struct Args {
+    size: Size,
     ops: u64,
     repeat: usize,
     rate: u64,
@@ -39,6 +39,10 @@ struct Args {
 
 fn args() -> Result<Args, Error> {
     let mut args = Args {
+        size: Size {
+            batch: 1_000,
+            connections: 2,
+        },
         ops: 1_000_000,
         repeat: 1,
         rate: 500,
@@ -51,11 +55,13 @@ fn args() -> Result<Args, Error> {
             // What cargo itself passes.
             "--bench" => {}
             "--ops" => args.ops = value()?.parse()?,
+            "--batch" => args.size.batch = value()?.parse()?,
+            "--connections" => args.size.connections = value()?.parse()?,
             "--repeat" => args.repeat = value()?.parse()?,
             "--rate" => args.rate = value()?.parse()?,
             "--only" => args.only.push(value()?),
             other => {
-                let all = "--ops, --repeat, --rate and --only";
+                let all = "--ops, --repeat, --batch, --connections, --rate and --only";
                 return Err(format!("`{other}` is no option; there are {all}").into());
             }
         }
@@ -124,7 +130,7 @@ impl Bench {
             self.wants(&format!(
                 "contest {}: {}",
                 broker.name(),
-                contestant.name(BATCH)
+                contestant.name(self.args.size)
             ))
         };
         let mut lines: Vec<Line> = Contestant::ALL
@@ -143,10 +149,10 @@ impl Bench {
             wallet: self.write("wallet", self.args.ops, true)?,
             few: self.write("few", self.args.ops.min(NAIVE_OPS_MAX), false)?,
         };
-        Contest::new(broker, &self.ground, &works, BATCH)
+        Contest::new(broker, &self.ground, &works, self.args.size)
             .run(&mut lines, self.args.repeat)
             .await?;
-        table(broker, &lines, &works);
+        table(broker, &lines, &works, self.args.size);
         Ok(())
     }
 
@@ -223,7 +229,7 @@ fn verdict(name: &str, value: f64, held: bool, asked: &str) {
     println!("{name}: {value:.2} (asked: {asked}) {held}");
 }
 
-fn table(broker: Broker, lines: &[Line], works: &Works) {
+fn table(broker: Broker, lines: &[Line], works: &Works, size: Size) {
     let find = |contestant| {
         let line = lines.iter().find(|line| line.contestant == contestant);
         line.map(|line| &line.rounds)
@@ -248,7 +254,7 @@ fn table(broker: Broker, lines: &[Line], works: &Works) {
     for Line { contestant, rounds } in lines {
         println!(
             "| {} | {:.0} | {} | {} | {} | {} | {} | {} |",
-            contestant.name(BATCH),
+            contestant.name(size),
             rounds.rate(),
             against(
                 rounds,
