@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// A stream is dense if so many deliveries come within [`SPAN`]: five thousand a second.
-const DENSE_COUNT: usize = 16;
+/// A stream is dense if so many deliveries come within [`SPAN`]: ten thousand a second.
+const DENSE_COUNT: usize = 32;
 const SPAN: Duration = Duration::from_millis(3);
 
 /// How long a dense stream is left alone. The clock counts in milliseconds and rounds up.
@@ -62,12 +62,16 @@ mod tests {
         let at = |micros| begin + Duration::from_micros(micros);
         let mut pace = Pace::new(begin);
         for number in 0..100 {
-            pace.came(1, at(200 * number));
-            assert_eq!(pace.rests_until(), None, "5 000 a second at most, {number}");
+            pace.came(1, at(100 * number));
+            assert_eq!(
+                pace.rests_until(),
+                None,
+                "10 000 a second at most, {number}"
+            );
         }
         let mut pace = Pace::new(begin);
-        for number in 0..15 {
-            pace.came(1, at(100 * number));
+        for number in 0..31 {
+            pace.came(1, at(50 * number));
             assert_eq!(pace.rests_until(), None, "{number}");
         }
         pace.came(1, at(1_500));
@@ -76,7 +80,7 @@ mod tests {
         assert_eq!(pace.rests_until(), Some(at(3_500)));
         pace.rested(at(3_500));
         assert_eq!(pace.rests_until(), None);
-        pace.came(15, at(3_600));
+        pace.came(31, at(3_600));
         assert_eq!(pace.rests_until(), None, "it is counted anew");
         pace.came(1, at(3_700));
         assert_eq!(pace.rests_until(), Some(at(5_700)));
