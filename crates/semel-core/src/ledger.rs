@@ -437,10 +437,11 @@ pub trait Ledger: Send + Sync + 'static {
     /// `Down`, `Busy`: still unknown, ask again; nothing may be acked meanwhile.
     fn resolve(&self, fence: Fence) -> impl Future<Output = Result<Resolved, Fault>> + Send;
 
-    /// Deletes the lane's fence row at a clean stop.
+    /// Deletes the lane's fence row: at a clean stop, and before a life's first message. The same lane may connect again, and its
+    /// units count from 1 anew; after an error too, where the row may or may not have stayed.
     ///
     /// # Errors
-    /// `Down`; the row is then taken for a crashed life's.
+    /// `Down`; at a stop the row is then taken for a crashed life's.
     fn leave(&self, lane: Self::Lane) -> impl Future<Output = Result<(), Fault>> + Send;
 
     /// Parked messages, in key order, the first ones within `limit`. No more is read into memory, unless they are

@@ -340,12 +340,12 @@ impl Assignment {
         !self.drained_said && self.is_drained()
     }
 
-    /// Whether the group has answered.
     /// The group has taken everything and will give anew: until then nothing is at its end.
-    pub(crate) const fn unassigned(&mut self) {
+    pub(crate) const fn taken_by_group(&mut self) {
         self.assigned = false;
     }
 
+    /// Whether the group has answered.
     pub(crate) const fn is_assigned(&self) -> bool {
         self.assigned
     }
@@ -786,6 +786,11 @@ mod tests {
         assert!(drained(&mut assignment));
         assert_eq!(assignment.lag(), [("t/0".to_owned(), 0)]);
         assert!(!drained(&mut assignment), "said once");
+        assignment.gone(&[index]);
+        assignment.taken_by_group();
+        assert!(!drained(&mut assignment), "the group will give anew");
+        assignment.assign(&[]);
+        assert!(drained(&mut assignment), "it gave nothing");
     }
 
     #[test]

@@ -100,6 +100,12 @@ impl Context {
 
 impl ClientContext for Context {
     fn log(&self, level: RDKafkaLogLevel, facility: &str, text: &str) {
+        // What is fatal to the library's client comes out of `poll` too, and is judged there.
+        let level = if facility == "FATAL" {
+            RDKafkaLogLevel::Info
+        } else {
+            level
+        };
         quiet::trace(level, facility, text);
     }
 
@@ -224,7 +230,7 @@ impl Context {
             let mut state = self.shared.lock();
             state.assignment.gone(&indices);
             if !cooperative || client.assignment_lost() {
-                state.assignment.unassigned();
+                state.assignment.taken_by_group();
             }
         }
         self.shared.wake();
@@ -364,7 +370,7 @@ impl Member {
             self.knock();
             self.tell_slow_group();
             self.poll(if soon { POLL_SOON } else { POLL });
-            if std::mem::take(&mut self.fenced) {
+            if std::mem::take(&mut self.fenced) && !self.shared.lock().closing {
                 self.rejoin();
             }
         }
@@ -374,7 +380,8 @@ impl Member {
     /// The last request of a killed predecessor may reach the broker behind our own and take our name from us: the name is
     /// asked for once more. Twice, or long after our start, it is another member that lives.
     fn rejoin(&mut self) {
-        if self.rejoined || self.began_at.elapsed() >= self.tuning.session_timeout {
+        let age = self.began_at.elapsed();
+        if !may_be_late(age, self.rejoined, self.tuning) {
             return self.shared.fail(
                 "kafka: another member runs with the same `group_instance_id`; give each member its own".to_owned(),
             );
@@ -383,13 +390,13 @@ impl Member {
         tracing::warn!(
             "kafka: the group took this member's `group_instance_id` from it; it joins once more"
         );
-        self.leave();
         {
             let mut state = self.shared.lock();
             let ours: Vec<Index> = state.assignment.ours().map(|(index, _)| index).collect();
             state.assignment.gone(&ours);
-            state.assignment.unassigned();
+            state.assignment.taken_by_group();
         }
+        // A fenced client has no goodbye to say, and ends with its drop.
         match join(&self.config, self.context().renewed()) {
             Ok(client) => self.client = client,
             Err(fault) => self.shared.fail(fault.detail()),
@@ -397,15 +404,6 @@ impl Member {
         self.joining_since = Some(Instant::now());
         self.full_since = None;
         self.paused = false;
-    }
-
-    /// Has the client end its membership; the callbacks follow.
-    fn leave(&self) {
-        if self.client.close_queue().is_ok() {
-            while !self.client.closed() {
-                self.client.poll(POLL_SOON);
-            }
-        }
     }
 
     fn context(&self) -> &Context {
@@ -775,8 +773,17 @@ impl Member {
         if let Err(error) = tell(&self.client, &self.shared, &untold) {
             tracing::info!(%error, "kafka: not told at the end; the next start sees duplicates");
         }
-        self.leave();
+        if self.client.close_queue().is_ok() {
+            while !self.client.closed() {
+                self.client.poll(POLL_SOON);
+            }
+        }
     }
+}
+
+/// Whether the request that fenced a member of this age may be its killed predecessor's.
+fn may_be_late(age: Duration, rejoined: bool, tuning: Tuning) -> bool {
+    !rejoined && age < tuning.session_timeout
 }
 
 /// Says at the thread's end, even at a panic's, that there will be nothing more.
@@ -790,5 +797,31 @@ impl Drop for End {
         }
         self.0.ended.send_replace(true);
         self.0.wake();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_taken_back_once_and_by_a_young_member_only() {
+        let seconds = Duration::from_secs;
+        let tuning = Tuning {
+            limits: Limits::from(&crate::KafkaOptions::new(
+                ["b"],
+                ["t"],
+                "g",
+                crate::StartAt::Latest,
+            )),
+            buffer_bytes_max: 1,
+            commit_interval: seconds(1),
+            drain: seconds(1),
+            timeout: seconds(1),
+            session_timeout: seconds(45),
+        };
+        assert!(may_be_late(seconds(44), false, tuning));
+        assert!(!may_be_late(seconds(45), false, tuning));
+        assert!(!may_be_late(seconds(1), true, tuning));
     }
 }

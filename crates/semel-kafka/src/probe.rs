@@ -12,7 +12,6 @@ use rdkafka::message::Message as _;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use semel_core::Fault;
 use semel_core::ledger::Mark;
-use tokio::runtime::Handle;
 
 use crate::fault::classify;
 use crate::quiet::Quiet;
@@ -28,21 +27,10 @@ const COMPLAINTS_MAX: usize = 1_000;
 /// A topic and a partition's number.
 pub(crate) type Place = (String, i32);
 
-/// A client that looks.
+/// A client that looks. The library takes a tenth of a second to end it, so it is dropped where blocking is allowed (TRAPS T52).
 pub(crate) struct Probe {
-    /// There until the drop.
-    client: Option<BaseConsumer<Quiet>>,
+    client: BaseConsumer<Quiet>,
     timeout: Duration,
-}
-
-/// The library takes a tenth of a second to end a client. Nobody needs to wait for that, least of all an async thread (TRAPS T52).
-impl Drop for Probe {
-    fn drop(&mut self) {
-        let client = self.client.take();
-        if let Ok(runtime) = Handle::try_current() {
-            runtime.spawn_blocking(move || drop(client));
-        }
-    }
 }
 
 impl Probe {
@@ -52,14 +40,7 @@ impl Probe {
         // That the other side hung up is told at this level.
         config.set_log_level(RDKafkaLogLevel::Info);
         let client = options::create(config.create_with_context(Quiet::default()))?;
-        Ok(Self {
-            client: Some(client),
-            timeout,
-        })
-    }
-
-    const fn client(&self) -> &BaseConsumer<Quiet> {
-        self.client.as_ref().expect("it is there until the drop")
+        Ok(Self { client, timeout })
     }
 
     /// The numbers of a topic's partitions.
@@ -68,10 +49,10 @@ impl Probe {
     /// `Stop` when there is no such topic, or the broker lets us not in or not read it; `Down` when none answers.
     pub(crate) fn partitions(&self, topic: &str) -> Result<Vec<i32>, Fault> {
         let metadata = self
-            .client()
+            .client
             .fetch_metadata(Some(topic), self.timeout)
             .map_err(|error| self.unreachable(&error))?;
-        self.client().context().complaints.forget();
+        self.client.context().complaints.forget();
         let found = metadata.topics().iter().find(|found| found.name() == topic);
         let Some(found) = found else {
             return Err(unknown_topic(topic));
@@ -95,11 +76,11 @@ impl Probe {
     fn unreachable(&self, error: &KafkaError) -> Fault {
         // What the client has to say, it says to who polls.
         for _ in 0..COMPLAINTS_MAX {
-            if self.client().poll(COMPLAINING).is_none() {
+            if self.client.poll(COMPLAINING).is_none() {
                 break;
             }
         }
-        self.client().context().complaints.unreachable(error)
+        self.client.context().complaints.unreachable(error)
     }
 
     /// The group's committed offsets.
@@ -108,7 +89,7 @@ impl Probe {
         places: &[Place],
     ) -> Result<HashMap<Place, verdict::Offset>, Fault> {
         let answered = self
-            .client()
+            .client
             .committed_offsets(
                 list(places.iter().map(|place| (place, Offset::Invalid)))?,
                 self.timeout,
@@ -137,7 +118,7 @@ impl Probe {
     /// The first offset and the end.
     pub(crate) fn ends(&self, (topic, number): &Place) -> Result<(u64, u64), Fault> {
         let (low, high) = self
-            .client()
+            .client
             .fetch_watermarks(topic, *number, self.timeout)
             .map_err(|error| classify(&format!("the ends of {topic}/{number}"), &error))?;
         Ok((unsigned(low), unsigned(high)))
@@ -154,7 +135,7 @@ impl Probe {
         }
         let asked = list(places.iter().map(|place| (place, Offset::Offset(at_ms))))?;
         let answered = self
-            .client()
+            .client
             .offsets_for_times(asked, self.timeout)
             .map_err(|error| classify("offsets of a time", &error))?;
         let offset = |offset| match offset {
@@ -204,7 +185,7 @@ impl Probe {
             .map(|(number, at)| (place(topic, *number), Offset::Offset(signed(*at))))
             .collect();
         let list = list(places.iter().map(|(place, at)| (place, *at)))?;
-        self.client()
+        self.client
             .assign(&list)
             .map_err(|error| classify(&what, &error))?;
         let deadline = Instant::now() + self.timeout;
@@ -214,7 +195,7 @@ impl Probe {
                     "kafka: {what}: the broker did not answer in time"
                 )));
             }
-            match self.client().poll(Duration::from_millis(100)) {
+            match self.client.poll(Duration::from_millis(100)) {
                 // Only the first one of each is asked for; the client has fetched more.
                 Some(Ok(record)) if asked.remove(&record.partition()).is_some() => {
                     let mark = mark::of(record.timestamp().to_millis(), record.key());
@@ -236,7 +217,7 @@ impl Probe {
                 None => {}
             }
         }
-        self.client()
+        self.client
             .unassign()
             .map_err(|error| classify(&what, &error))
     }
@@ -252,7 +233,7 @@ impl Probe {
                 element.set_metadata(Word::Start.text());
             }
         }
-        self.client().commit(&list, CommitMode::Sync).map_err(|error| match error.rdkafka_error_code() {
+        self.client.commit(&list, CommitMode::Sync).map_err(|error| match error.rdkafka_error_code() {
             Some(RDKafkaErrorCode::UnknownMemberId | RDKafkaErrorCode::RebalanceInProgress | RDKafkaErrorCode::IllegalGeneration) => {
                 Fault::stop("kafka: the group has running members; stop every instance of this consumer, then rewind")
             }

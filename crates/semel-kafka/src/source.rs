@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use rdkafka::ClientConfig;
 use semel_core::source::{BoxFuture, Positions, Received, Settle, Settled};
 use semel_core::{Fault, Limit, Settlements, Source};
 use tokio::runtime::Handle;
@@ -60,17 +61,30 @@ impl KafkaSource {
         let timeout = Duration::from_millis(options.timeout_ms.into());
         let topics = options.topics.clone();
         let asked = reader.clone();
-        blocking(move || {
+        let probe = blocking(move || {
             let probe = Probe::open(&asked, timeout)?;
             topics
                 .iter()
-                .try_for_each(|topic| probe.partitions(topic).map(drop))
+                .try_for_each(|topic| probe.partitions(topic).map(drop))?;
+            Ok(probe)
         })
         .await?;
+        // The group is joined while the probe ends.
+        let ended = tokio::task::spawn_blocking(move || drop(probe));
+        let joined = Self::join(&options, reader, positions);
+        let _ = ended.await;
+        joined
+    }
 
+    fn join(
+        options: &KafkaOptions,
+        reader: ClientConfig,
+        positions: Arc<dyn Positions>,
+    ) -> Result<Self, Fault> {
+        let timeout = Duration::from_millis(options.timeout_ms.into());
         let shared = Arc::new(Shared::new());
         let tuning = Tuning {
-            limits: Limits::from(&options),
+            limits: Limits::from(options),
             buffer_bytes_max: options.buffer_bytes_max.max(1),
             commit_interval: Duration::from_millis(options.commit_interval_ms),
             drain: Duration::from_millis(options.drain_ms),

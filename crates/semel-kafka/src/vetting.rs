@@ -178,6 +178,8 @@ impl Vetting {
                         .and_modify(|facts| facts.at_time = Some(offset));
                 }
             }
+            // Partitions wait for the facts, and nobody for the probe's end.
+            tokio::task::spawn_blocking(move || drop(probe));
             Ok(facts)
         })
         .await

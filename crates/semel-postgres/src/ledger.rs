@@ -314,6 +314,8 @@ impl Ledger for PostgresLedger {
 
     async fn leave(&self, mut lane: PostgresLane) -> Result<(), Fault> {
         let id = lane.id;
+        // First: once the DELETE is sent, what is known of the row holds no more, whether or not an answer comes.
+        self.shared.forget(id);
         let limit = self.shared.options.call_limit_ms();
         session::within(limit, "leaving a lane", async {
             lane.connection.begin(Span::Each).await.map_err(fault)?;
@@ -326,7 +328,6 @@ impl Ledger for PostgresLedger {
             ended.map(drop).map_err(fault)
         })
         .await?;
-        self.shared.forget(id);
         lane.connection.close().await;
         Ok(())
     }

@@ -271,10 +271,11 @@ impl Ledger for SqliteLedger {
             ..
         } = lane;
         let _turn = inner.store.turn().await;
+        // First: what is known of the row holds no more, however the change ends.
+        inner.confirmed().remove(&id);
         link.change(sql!("fence_delete"), lane_args(id))
             .await
             .map_err(own)?;
-        inner.confirmed().remove(&id);
         Ok(())
     }
 

@@ -30,7 +30,7 @@ const GATHER_MAX: Duration = Duration::from_millis(5);
 /// So many copies are enough for a unit.
 const GATHER_COUNT: usize = 64;
 
-/// A stream is dense if so many messages come while a unit runs: some ten thousand a second.
+/// A stream is dense if so many messages came while a unit ran: some ten thousand a second where that takes 3 ms.
 const DENSE_COUNT: usize = 32;
 
 /// Between two looks for more of a dense stream, and how many there are.
@@ -147,7 +147,7 @@ impl<L: Ledger, H: Handler<L::Unit>> Lane<L, H> {
         self.leave().await;
     }
 
-    /// Takes what is waiting, without lingering. Waits when nothing is; returns with an empty queue when
+    /// Takes what is waiting. Waits when nothing is; returns with an empty queue when
     /// the lane was idle for long, and `false` when it is to end.
     async fn fill(&mut self) -> bool {
         if self.shared.is_stopping() {
@@ -178,14 +178,16 @@ impl<L: Ledger, H: Handler<L::Unit>> Lane<L, H> {
         true
     }
 
-    /// In a dense stream a unit's fixed cost is worth a short wait, in which more come to share it. The lane looks again at
-    /// times: to be woken by each message would cost what the wait saves.
+    /// In a dense stream a unit's fixed cost is worth a short wait, in which more come to share it; where nothing comes, the
+    /// source waits for us. The lane looks again at times: to be woken by each message would cost what the wait saves.
     async fn linger(&mut self, room: usize) {
         let shared = self.shared.clone();
+        let mut seen = 0;
         for _ in 0..LINGER_LOOKS {
-            if self.waiting.len() >= room {
+            if self.waiting.len() >= room || self.waiting.len() == seen {
                 return;
             }
+            seen = self.waiting.len();
             tokio::select! {
                 biased;
                 () = shared.stopped() => return,
@@ -230,9 +232,8 @@ impl<L: Ledger, H: Handler<L::Unit>> Lane<L, H> {
     /// messages before it committed any. One that never had any, however long it waited, is above that.
     async fn begin(&mut self) -> Result<(), Fault> {
         if !self.begun {
-            if let Some(connection) = self.connection.take() {
-                self.shared.ledger.leave(connection).await?;
-            }
+            let connection = self.connection().await?;
+            self.shared.ledger.leave(connection).await?;
             self.connection = Some(self.shared.ledger.connect(self.id).await?);
             self.confirmed = 0;
             self.begun = true;
@@ -1013,7 +1014,7 @@ mod tests {
         lane.take_queued(1);
         lane.deliver().await;
         let sent = tokio::spawn(async move {
-            tokio::time::sleep(LINGER_LOOK + Duration::from_millis(1)).await;
+            tokio::time::sleep(Duration::from_millis(1)).await;
             sender.send(late).unwrap_or_else(|_| panic!("open"));
             sender
         });
@@ -1025,10 +1026,15 @@ mod tests {
         sender.send(fresh).unwrap_or_else(|_| panic!("open"));
         assert_eq!(filled(&mut lane).await, (Duration::ZERO, 1), "not dense");
 
-        lane.dense = true;
-        let begun = Instant::now();
-        lane.linger(1).await;
-        assert_eq!(begun.elapsed(), Duration::ZERO, "full");
+        let waited = async |lane: &mut Lane<SimLedger, Mute>, room| {
+            let begun = Instant::now();
+            lane.linger(room).await;
+            begun.elapsed()
+        };
+        assert_eq!(waited(&mut lane, 1).await, Duration::ZERO, "full");
+        assert_eq!(waited(&mut lane, 9).await, LINGER_LOOK, "nothing comes");
+        lane.shared.stop(None);
+        assert_eq!(waited(&mut lane, 9).await, Duration::ZERO, "stopped");
     }
 
     #[tokio::test(start_paused = true)]

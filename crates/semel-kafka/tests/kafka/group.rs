@@ -323,6 +323,7 @@ async fn a_static_member_comes_back_to_its_partitions_and_a_twin_is_refused() {
     (0..2).for_each(|partition| produce(&topic, partition, ["more"]));
     let again = Worker::open(named("a"), &store).await;
     assert_eq!(again.drain().await, ["more", "more"]);
+    all_told(&group, &topic, 11).await;
 
     let twin = Worker::open(named("a"), &store).await;
     let fault = again.stopped().await;
@@ -347,11 +348,7 @@ async fn a_static_member_takes_its_name_back_once_from_a_late_request() {
     };
     let member = Worker::open(named(), &store).await;
     assert_eq!(member.drain().await.len(), 20);
-    // What is not told yet would come again.
-    until("it is told", || {
-        (0..2).all(|partition| committed(&group, &topic, partition) == Some(10))
-    })
-    .await;
+    all_told(&group, &topic, 10).await;
     let late = named();
     tokio::task::spawn_blocking(move || join_until_fenced(&late))
         .await
@@ -369,6 +366,14 @@ async fn a_static_member_takes_its_name_back_once_from_a_late_request() {
     );
     twin.close().await;
     member.close().await;
+}
+
+/// What is not told yet comes again to a member that joins again.
+async fn all_told(group: &str, topic: &str, next: i64) {
+    until("all is told", || {
+        (0..2).all(|partition| committed(group, topic, partition) == Some(next))
+    })
+    .await;
 }
 
 /// Joins under the member's name, and goes when the member has it back.

@@ -304,6 +304,28 @@ async fn t33_a_connection_that_falls_silent_while_a_unit_begins_does_not_block_i
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t33_a_lane_whose_goodbye_was_not_answered_goes_on_and_has_lost_nothing() {
+    let world = World::new().await;
+    // Nobody hears that the row is gone; or it stays.
+    for (hurt, unit) in [(Hurt::SwallowReply, 1), (Hurt::CutRequest, 3)] {
+        let proxy = Proxy::before(&world.options.url).await;
+        let ledger = world.again(|o| o.url.clone_from(&proxy.url)).await;
+        let id = world.lane_id(i16::try_from(unit).unwrap());
+        let mut lane = ledger.connect(id).await.unwrap();
+        for _ in 0..2 {
+            lane = crate::world::committed(ledger.begin(lane).await.unwrap().commit().await).1;
+        }
+        // It is parsed before it runs.
+        proxy.arm(2, hurt);
+        ledger.leave(lane).await.unwrap_err();
+        assert!(proxy.struck(), "{hurt:?}");
+        let lane = ledger.connect(id).await.unwrap();
+        let next = ledger.begin(lane).await.unwrap();
+        assert_eq!(next.fence().unit, unit, "{hurt:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn t33_a_connection_that_falls_silent_while_a_lane_is_set_up_or_left_is_given_up() {
     let world = World::new().await;
     let tries = (0..12_i16).map(|request| {

@@ -275,7 +275,16 @@ impl Ledger for SimLedger {
     }
 
     async fn leave(&self, lane: SimLane) -> Result<(), Fault> {
-        self.store.state().rows.remove(&Place::Fence(lane.lane));
+        self.store.let_in()?;
+        let mut state = self.store.state();
+        let cut = state.strikes(|faults| faults.cut);
+        // The answer is lost, or the request was.
+        if !cut || state.dice.below(2) == 0 {
+            state.rows.remove(&Place::Fence(lane.lane));
+        }
+        if cut {
+            return Err(Fault::down("the connection broke while the lane left"));
+        }
         Ok(())
     }
 

@@ -63,6 +63,7 @@ macro_rules! ledger_laws {
             an_error_is_healed_by_going_back
             a_dropped_unit_leaves_nothing
             the_fence_rises_by_one_with_each_committed_unit
+            a_lane_that_left_counts_anew
             an_unknown_commit_is_resolved_as_committed_rolled_back_or_lost
             a_commit_that_is_resolved_as_rolled_back_never_comes_true
             lanes_that_claim_the_same_keys_each_get_an_answer
@@ -853,6 +854,20 @@ pub async fn the_fence_rises_by_one_with_each_committed_unit<R: LedgerRig>() {
         1,
         "each lane counts for itself"
     );
+}
+
+/// A lane leaves before a life's first message as well, and the same one connects again.
+pub async fn a_lane_that_left_counts_anew<R: LedgerRig>() {
+    let bench = Bench::<R>::new().await;
+    let mut lane = ok(bench.ledger.connect(bench.lane(0)).await);
+    for _ in 0..2 {
+        lane = commit(ok(bench.ledger.begin(lane).await)).await;
+    }
+    ok(bench.ledger.leave(lane).await);
+    let unit = bench.unit(0).await;
+    assert_eq!(unit.fence().unit, 1);
+    commit(unit).await;
+    assert_eq!(bench.unit(0).await.fence().unit, 2);
 }
 
 /// T03: the fence row tells how an unknown commit ended.
