@@ -313,11 +313,10 @@ fn tell_each(
 pub(crate) struct Member {
     config: ClientConfig,
     client: Client,
-    /// When it first asked to join.
-    began_at: Instant,
     /// Another member's request came under our `group_instance_id`: the group hears only that one now.
     fenced: bool,
-    rejoined: bool,
+    /// When it last took its name back.
+    rejoined_at: Option<Instant>,
     shared: Arc<Shared>,
     tuning: Tuning,
     told_at: Instant,
@@ -344,9 +343,8 @@ impl Member {
         Self {
             config,
             client,
-            began_at: now,
             fenced: false,
-            rejoined: false,
+            rejoined_at: None,
             shared,
             tuning,
             told_at: now,
@@ -377,16 +375,17 @@ impl Member {
         self.close();
     }
 
-    /// The last request of a killed predecessor may reach the broker behind our own and take our name from us: the name is
-    /// asked for once more. Twice, or long after our start, it is another member that lives.
+    /// Joins again under its own name. Who is fenced need not have a living twin: the last request of a killed predecessor may
+    /// reach the broker behind our own, and a broker that was killed while a rebalance was under way knows the predecessor
+    /// only. A twin comes back at once.
     fn rejoin(&mut self) {
-        let age = self.began_at.elapsed();
-        if !may_be_late(age, self.rejoined, self.tuning) {
+        let ago = self.rejoined_at.map(|at| at.elapsed());
+        if !may_take_back(ago, self.tuning.session_timeout) {
             return self.shared.fail(
                 "kafka: another member runs with the same `group_instance_id`; give each member its own".to_owned(),
             );
         }
-        self.rejoined = true;
+        self.rejoined_at = Some(Instant::now());
         tracing::warn!(
             "kafka: the group took this member's `group_instance_id` from it; it joins once more"
         );
@@ -781,9 +780,10 @@ impl Member {
     }
 }
 
-/// Whether the request that fenced a member of this age may be its killed predecessor's.
-fn may_be_late(age: Duration, rejoined: bool, tuning: Tuning) -> bool {
-    !rejoined && age < tuning.session_timeout
+/// Whether a fenced member joins again, whose last time was so long ago. A living twin hears within a few heartbeats, of which a
+/// session has ten, that it is fenced in its turn.
+fn may_take_back(ago: Option<Duration>, session_timeout: Duration) -> bool {
+    ago.is_none_or(|ago| ago >= session_timeout)
 }
 
 /// Says at the thread's end, even at a panic's, that there will be nothing more.
@@ -805,23 +805,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_taken_back_once_and_by_a_young_member_only() {
+    fn a_name_is_taken_back_once_in_a_session() {
         let seconds = Duration::from_secs;
-        let tuning = Tuning {
-            limits: Limits::from(&crate::KafkaOptions::new(
-                ["b"],
-                ["t"],
-                "g",
-                crate::StartAt::Latest,
-            )),
-            buffer_bytes_max: 1,
-            commit_interval: seconds(1),
-            drain: seconds(1),
-            timeout: seconds(1),
-            session_timeout: seconds(45),
-        };
-        assert!(may_be_late(seconds(44), false, tuning));
-        assert!(!may_be_late(seconds(45), false, tuning));
-        assert!(!may_be_late(seconds(1), true, tuning));
+        assert!(may_take_back(None, seconds(45)));
+        assert!(!may_take_back(Some(seconds(44)), seconds(45)));
+        assert!(may_take_back(Some(seconds(45)), seconds(45)));
     }
 }
