@@ -285,6 +285,23 @@ async fn insert_fence(connection: &mut Session, lane: LaneId) -> Result<(), sqlx
     connection.ended(Span::Each, inserted).await.map(drop)
 }
 
+/// Deletes a lane's fence row, if there is one.
+async fn delete_fence(connection: &mut Session, id: LaneId) -> sqlx::Result<()> {
+    let instance = Uuid::from_bytes(id.instance.0);
+    let seen: Option<String> = sqlx::query_scalar(sql!("fence_seen"))
+        .bind(id.consumer.0)
+        .bind(instance)
+        .bind(id.lane)
+        .fetch_optional(&mut *connection)
+        .await?;
+    let delete = sqlx::query(sql!("fence_delete"))
+        .bind(id.consumer.0)
+        .bind(instance)
+        .bind(id.lane)
+        .bind(seen);
+    delete.execute(&mut *connection).await.map(drop)
+}
+
 impl Ledger for PostgresLedger {
     type Lane = PostgresLane;
     type Unit = PostgresUnit;
@@ -319,13 +336,9 @@ impl Ledger for PostgresLedger {
         let limit = self.shared.options.call_limit_ms();
         session::within(limit, "leaving a lane", async {
             lane.connection.begin(Span::Each).await.map_err(fault)?;
-            let delete = sqlx::query(sql!("fence_delete"))
-                .bind(id.consumer.0)
-                .bind(Uuid::from_bytes(id.instance.0))
-                .bind(id.lane);
-            let deleted = delete.execute(&mut lane.connection).await;
+            let deleted = delete_fence(&mut lane.connection, id).await;
             let ended = lane.connection.ended(Span::Each, deleted).await;
-            ended.map(drop).map_err(fault)
+            ended.map_err(fault)
         })
         .await?;
         lane.connection.close().await;

@@ -315,14 +315,37 @@ async fn t33_a_lane_whose_goodbye_was_not_answered_goes_on_and_has_lost_nothing(
         for _ in 0..2 {
             lane = crate::world::committed(ledger.begin(lane).await.unwrap().commit().await).1;
         }
-        // It is parsed before it runs.
-        proxy.arm(2, hurt);
+        // The row is looked for first, and each statement is parsed before it runs.
+        proxy.arm(4, hurt);
         ledger.leave(lane).await.unwrap_err();
         assert!(proxy.struck(), "{hurt:?}");
         let lane = ledger.connect(id).await.unwrap();
         let next = ledger.begin(lane).await.unwrap();
         assert_eq!(next.fence().unit, unit, "{hurt:?}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t33_a_goodbye_that_the_network_kept_does_not_hit_the_row_made_anew() {
+    let world = World::new().await;
+    let id = world.lane_id(0);
+    let lane = world.ledger.connect(id).await.unwrap();
+    let mut psql = world.psql().await;
+    let seen: String = sqlx::query_scalar("SELECT xmin::text FROM semel_fence")
+        .fetch_one(&mut psql)
+        .await
+        .unwrap();
+    world.ledger.leave(lane).await.unwrap();
+    drop(world.ledger.connect(id).await.unwrap());
+    let late = sqlx::query(include_str!("../../src/sql/fence_delete.sql"))
+        .bind(id.consumer.0)
+        .bind(sqlx::types::Uuid::from_bytes(id.instance.0))
+        .bind(id.lane)
+        .bind(seen);
+    let hit = late.execute(&mut psql).await.unwrap().rows_affected();
+    assert_eq!(hit, 0);
+    let lives = number(&mut psql, "SELECT count(*) FROM semel_fence").await;
+    assert_eq!(lives, 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
