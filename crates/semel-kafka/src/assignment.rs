@@ -32,6 +32,8 @@ pub(crate) struct Assignment {
     buffered: usize,
     /// The group has answered with an assignment, which may be empty.
     assigned: bool,
+    /// It is not known whether every partition has an owner.
+    owners_unseen: bool,
     /// `Drained` was said since something last came.
     drained_said: bool,
 }
@@ -345,13 +347,24 @@ impl Assignment {
         self.assigned = false;
     }
 
+    /// Nothing is drained until [`owners_seen`](Self::owners_seen).
+    pub(crate) const fn owners_unseen(&mut self) {
+        self.owners_unseen = true;
+    }
+
+    pub(crate) const fn owners_seen(&mut self) {
+        self.owners_unseen = false;
+    }
+
     /// Whether the group has answered.
     pub(crate) const fn is_assigned(&self) -> bool {
         self.assigned
     }
 
     fn is_drained(&self) -> bool {
-        self.assigned && self.ours().all(|(_, partition)| partition.is_drained())
+        self.assigned
+            && !self.owners_unseen
+            && self.ours().all(|(_, partition)| partition.is_drained())
     }
 
     /// Settles one receipt. `false` when it is worth nothing any more.

@@ -23,6 +23,7 @@ mod mark;
 mod member;
 mod operate;
 mod options;
+mod orphans;
 mod probe;
 mod quiet;
 mod record;

@@ -19,6 +19,7 @@ use tokio::runtime::Handle;
 use crate::assignment::{Index, Phase, Start};
 use crate::complaint::Complaints;
 use crate::fault::{classify, is_away};
+use crate::orphans::Orphans;
 use crate::probe::signed;
 use crate::record::Limits;
 use crate::shared::{Shared, Trouble};
@@ -62,6 +63,10 @@ pub(crate) struct Tuning {
 /// Makes a client that asks to join the group. Its context must be a new one: complaints are of one client.
 pub(crate) fn join(config: &ClientConfig, context: Context) -> Result<Client, Fault> {
     let topics = context.topics.clone();
+    if let Some(orphans) = &context.orphans {
+        context.shared.lock().assignment.owners_unseen();
+        context.runtime.spawn(orphans.clone().run());
+    }
     let client: Client = options::create(config.create_with_context(context))?;
     let topics: Vec<&str> = topics.iter().map(String::as_str).collect();
     client
@@ -77,6 +82,8 @@ pub(crate) type Client = BaseConsumer<Context>;
 pub(crate) struct Context {
     pub(crate) shared: Arc<Shared>,
     pub(crate) vetting: Vetting,
+    /// Of a static member that shares cooperatively.
+    pub(crate) orphans: Option<Orphans>,
     pub(crate) runtime: Handle,
     pub(crate) tuning: Tuning,
     /// What is subscribed to.
@@ -90,6 +97,7 @@ impl Context {
         Self {
             shared: self.shared.clone(),
             vetting: self.vetting.clone(),
+            orphans: self.orphans.clone(),
             runtime: self.runtime.clone(),
             tuning: self.tuning,
             topics: self.topics.clone(),

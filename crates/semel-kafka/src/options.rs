@@ -181,6 +181,11 @@ impl KafkaOptions {
         self.options.joined(&self.secrets)
     }
 
+    /// A static member that dies during a cooperative rebalance and comes back: see [`crate::orphans`].
+    pub(crate) fn may_leave_orphans(&self) -> bool {
+        self.group_instance_id.is_some() && self.assignor == Assignor::CooperativeSticky
+    }
+
     /// Settings of a client that joins the group.
     pub(crate) fn member(&self) -> Result<ClientConfig, Fault> {
         let mut config = self.reader()?;

@@ -1,7 +1,7 @@
 //! Looks at the broker without joining the group: offsets, ends, single records. Blocks; never called on
 //! the async runtime's own threads.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use rdkafka::ClientConfig;
@@ -16,7 +16,7 @@ use semel_core::ledger::Mark;
 use crate::fault::classify;
 use crate::quiet::Quiet;
 use crate::verdict::{self, Word};
-use crate::{mark, options};
+use crate::{mark, options, orphans};
 
 /// A client that is silent for so long has said what there was: shorter than it waits between two connections.
 const COMPLAINING: Duration = Duration::from_millis(50);
@@ -71,6 +71,37 @@ impl Probe {
             ))),
             Some(code) => Err(Fault::down(format!("kafka: topic `{topic}`: {code}"))),
         }
+    }
+
+    /// The first partition of these topics that no member of the group owns; `None` while the group forms anew.
+    pub(crate) fn orphan(
+        &self,
+        group: &str,
+        topics: &[String],
+    ) -> Result<Option<Option<Place>>, Fault> {
+        let groups = self
+            .client
+            .fetch_group_list(Some(group), self.timeout)
+            .map_err(|error| classify("the group's members", &error))?;
+        let found = groups.groups().iter().find(|found| found.name() == group);
+        let Some(found) = found.filter(|found| found.state() == "Stable") else {
+            return Ok(None);
+        };
+        let mut owned = HashSet::new();
+        for member in found.members() {
+            owned.extend(
+                orphans::owned(member.assignment().unwrap_or_default()).unwrap_or_default(),
+            );
+        }
+        for topic in topics {
+            for number in self.partitions(topic)? {
+                let place = (topic.clone(), number);
+                if !owned.contains(&place) {
+                    return Ok(Some(Some(place)));
+                }
+            }
+        }
+        Ok(Some(None))
     }
 
     fn unreachable(&self, error: &KafkaError) -> Fault {

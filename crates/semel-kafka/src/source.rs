@@ -13,6 +13,7 @@ use crate::assignment::Found;
 use crate::complaint::Complaints;
 use crate::member::{self, Context, Member, Tuning};
 use crate::options::KafkaOptions;
+use crate::orphans::Orphans;
 use crate::probe::Probe;
 use crate::record::Limits;
 use crate::shared::Shared;
@@ -98,7 +99,9 @@ impl KafkaSource {
             timeout,
             start_at: options.start_at,
         };
+        let orphans = Orphans::of(options, vetting.reader.clone(), shared.clone())?;
         let context = Context {
+            orphans,
             shared: shared.clone(),
             vetting: vetting.clone(),
             runtime: Handle::current(),

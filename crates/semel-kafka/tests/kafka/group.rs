@@ -368,6 +368,42 @@ async fn a_static_member_takes_its_name_back_once_from_a_late_request() {
     member.close().await;
 }
 
+/// It gives partitions up, and dies before it asks for the round that gives them out.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_static_member_gave_up_at_its_death_is_not_left_to_nobody() {
+    let topic = topic("orphans", 4).await;
+    (0..4).for_each(|partition| produce(&topic, partition, numbers(0..10)));
+    let (group, store) = (fresh("g"), Arc::<Store>::default());
+    let named = |name: &str, drain_ms| KafkaOptions {
+        group_instance_id: Some(name.to_owned()),
+        session_timeout_ms: 45_000,
+        drain_ms,
+        ..options(&topic, &group)
+    };
+    let dying = Worker::open(named("a", 30_000), &store).await;
+    let unsettled = dying.take(40).await;
+    let other = Worker::open(named("b", 500), &store).await;
+    let client: BaseConsumer = config().create().unwrap();
+    until("the first round is over", || {
+        let groups = client.fetch_group_list(Some(&group), PATIENCE).unwrap();
+        let found = &groups.groups()[0];
+        found.state() == "Stable" && found.members().len() == 2
+    })
+    .await;
+    dying.close().await;
+    drop(unsettled);
+
+    let again = Worker::open(named("a", 500), &store).await;
+    let (mut values, more) = tokio::join!(again.drain(), other.drain());
+    values.extend(more);
+    values.sort_unstable();
+    let mut expected: Vec<String> = (0..4).flat_map(|_| numbers(0..10)).collect();
+    expected.sort_unstable();
+    assert_eq!(values, expected);
+    again.close().await;
+    other.close().await;
+}
+
 /// What is not told yet comes again to a member that joins again.
 async fn all_told(group: &str, topic: &str, next: i64) {
     until("all is told", || {
