@@ -62,13 +62,15 @@ fn main() -> ExitCode {
 /// What is logged without `SEMEL_LOG`: warnings, but none of clients about events that our own rooms tell.
 const DEFAULT_LOG: &str = "warn,sqlx=off,sqlx_core=off,sqlx_postgres=off,sqlx_sqlite=off,lapin=off,amq_protocol=off,rdkafka::consumer=off";
 
-/// What is never logged, whatever `SEMEL_LOG` says: rooms of drivers that write URLs, password files and login frames.
-const NEVER_LOGGED: [&str; 5] = [
+/// What is never logged, whatever `SEMEL_LOG` says: rooms of drivers that write URLs, password files and login frames, and
+/// one that calls each ordinary end of a client an error.
+const NEVER_LOGGED: [&str; 6] = [
     "sqlx_postgres::options=off",
     "lapin::frames=off",
     "lapin::channels=off",
     "lapin::io_loop=off",
     "lapin::connection=off",
+    "rdkafka::consumer::base_consumer=off",
 ];
 
 /// Logs go to stderr like all words. `SEMEL_LOG` chooses which, in the manner of `RUST_LOG`. Colours are for
