@@ -41,7 +41,10 @@ impl Complaints {
         };
         let cause = Cause::of(code, reason);
         let mut kept = lock(&self.0);
-        let tells_more = kept.as_ref().is_some_and(|kept| kept.cause.is_some());
+        let all_down = code == Some(Code::AllBrokersDown);
+        let tells_more = kept
+            .as_ref()
+            .is_some_and(|kept| all_down || kept.cause.is_some());
         if cause.is_some() || !tells_more {
             *kept = Some(Complaint {
                 reason: reason.to_owned(),
@@ -128,6 +131,10 @@ mod tests {
         let complaints = Complaints::default();
         complaints.hear(Some(Code::AllBrokersDown), "1/1 brokers are down");
         assert_eq!(complaints.told().unwrap(), "1/1 brokers are down");
+        complaints.hear(Some(Code::Resolve), "n:9092: name or service not known");
+        complaints.hear(Some(Code::AllBrokersDown), "1/1 brokers are down");
+        let told = complaints.told().unwrap();
+        assert_eq!(told, "n:9092: name or service not known");
         complaints.hear(
             None,
             "[thrd:b:1/bootstrap]: b:1: SSL handshake failed: x (after 1ms in state SSL_HANDSHAKE)",
