@@ -22,8 +22,8 @@ use crate::vetting::blocking;
 
 /// Between two looks.
 const LOOK: Duration = Duration::from_millis(500);
-/// A member that gives partitions up may take `drain_ms` for it; then its second round is due.
-const LOOKS_BESIDE_DRAIN: u32 = 4;
+/// A member that gives partitions up may take `drain_ms` for it; so much later its second round is due.
+const BESIDE_DRAIN: Duration = Duration::from_secs(2);
 /// So often a guest is sent; a group that has orphans then has them for another reason.
 const GUESTS_MAX: u32 = 3;
 /// How long a guest waits to be let in.
@@ -38,7 +38,17 @@ pub(crate) struct Orphans {
     group: String,
     topics: Vec<String>,
     timeout: Duration,
-    looks_max: u32,
+    /// A partition without an owner for longer is an orphan.
+    patience: Duration,
+}
+
+/// What a look at the group brings.
+pub(crate) enum Owners {
+    /// The group forms anew.
+    Unknown,
+    All,
+    /// This partition has none.
+    NotOf(Place),
 }
 
 impl Orphans {
@@ -53,8 +63,6 @@ impl Orphans {
         }
         let mut guest = options.member()?;
         guest.remove("group.instance.id");
-        let drain = Duration::from_millis(options.drain_ms);
-        let looks = drain.as_millis().div_ceil(LOOK.as_millis());
         Ok(Some(Self {
             shared,
             reader,
@@ -62,14 +70,13 @@ impl Orphans {
             group: options.group.clone(),
             topics: options.topics.clone(),
             timeout: Duration::from_millis(options.timeout_ms.into()),
-            looks_max: u32::try_from(looks).unwrap_or(u32::MAX - LOOKS_BESIDE_DRAIN)
-                + LOOKS_BESIDE_DRAIN,
+            patience: Duration::from_millis(options.drain_ms) + BESIDE_DRAIN,
         }))
     }
 
     /// Looks until every partition has an owner. Until then nothing is drained.
     pub(crate) async fn run(self) {
-        let (mut looks, mut guests) = (0, 0);
+        let (mut alone_since, mut guests) = (None, 0);
         loop {
             tokio::time::sleep(LOOK).await;
             {
@@ -81,32 +88,32 @@ impl Orphans {
                     continue;
                 }
             }
-            let (this, reader) = (self.clone(), self.reader.clone());
+            let this = self.clone();
             let look = blocking(move || {
-                let probe = Probe::open(&reader, this.timeout)?;
-                probe.orphan(&this.group, &this.topics)
+                let probe = Probe::open(&this.reader, this.timeout)?;
+                probe.owners(&this.group, &this.topics)
             });
             match look.await {
-                Ok(Some(None)) => break,
-                Ok(Some(Some(_))) if looks < self.looks_max => looks += 1,
-                Ok(Some(Some((topic, number)))) if guests < GUESTS_MAX => {
+                Ok(Owners::All) => break,
+                Ok(Owners::Unknown) => alone_since = None,
+                Ok(Owners::NotOf(_))
+                    if alone_since.get_or_insert_with(Instant::now).elapsed() < self.patience => {}
+                Ok(Owners::NotOf((topic, number))) if guests < GUESTS_MAX => {
                     tracing::warn!(
                         "kafka: {topic}/{number} belongs to no member of the group, since one died while it gave partitions up; a guest makes the group share anew"
                     );
-                    (looks, guests) = (0, guests + 1);
+                    (alone_since, guests) = (None, guests + 1);
                     let this = self.clone();
                     if let Err(fault) = blocking(move || this.visit()).await {
                         tracing::debug!(error = %fault, "kafka: a guest was not let in");
                     }
                 }
-                Ok(Some(Some((topic, number)))) => {
+                Ok(Owners::NotOf((topic, number))) => {
                     tracing::error!(
                         "kafka: {topic}/{number} belongs to no member of the group, and nothing changes that; stop all members for `session_timeout_ms`"
                     );
                     break;
                 }
-                // It forms anew.
-                Ok(None) => looks = 0,
                 Err(fault) if fault.class == Class::Stop => {
                     tracing::warn!(error = %fault, "kafka: whether every partition has an owner cannot be seen");
                     break;

@@ -14,9 +14,10 @@ use semel_core::Fault;
 use semel_core::ledger::Mark;
 
 use crate::fault::classify;
+use crate::orphans::{self, Owners};
 use crate::quiet::Quiet;
 use crate::verdict::{self, Word};
-use crate::{mark, options, orphans};
+use crate::{mark, options};
 
 /// A client that is silent for so long has said what there was: shorter than it waits between two connections.
 const COMPLAINING: Duration = Duration::from_millis(50);
@@ -73,19 +74,15 @@ impl Probe {
         }
     }
 
-    /// The first partition of these topics that no member of the group owns; `None` while the group forms anew.
-    pub(crate) fn orphan(
-        &self,
-        group: &str,
-        topics: &[String],
-    ) -> Result<Option<Option<Place>>, Fault> {
+    /// Whether members of the group own all partitions of these topics.
+    pub(crate) fn owners(&self, group: &str, topics: &[String]) -> Result<Owners, Fault> {
         let groups = self
             .client
             .fetch_group_list(Some(group), self.timeout)
             .map_err(|error| classify("the group's members", &error))?;
         let found = groups.groups().iter().find(|found| found.name() == group);
         let Some(found) = found.filter(|found| found.state() == "Stable") else {
-            return Ok(None);
+            return Ok(Owners::Unknown);
         };
         let mut owned = HashSet::new();
         for member in found.members() {
@@ -97,11 +94,11 @@ impl Probe {
             for number in self.partitions(topic)? {
                 let place = (topic.clone(), number);
                 if !owned.contains(&place) {
-                    return Ok(Some(Some(place)));
+                    return Ok(Owners::NotOf(place));
                 }
             }
         }
-        Ok(Some(None))
+        Ok(Owners::All)
     }
 
     fn unreachable(&self, error: &KafkaError) -> Fault {

@@ -308,15 +308,21 @@ async fn t51_a_position_of_a_partition_that_is_not_ours_is_told_to_nobody() {
     second.close().await;
 }
 
+/// A static member, whose session outlives the test.
+fn named(topic: &str, group: &str, name: &str) -> KafkaOptions {
+    KafkaOptions {
+        group_instance_id: Some(name.to_owned()),
+        session_timeout_ms: 45_000,
+        ..options(topic, group)
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_static_member_comes_back_to_its_partitions_and_a_twin_is_refused() {
     let topic = topic("static", 2).await;
     (0..2).for_each(|partition| produce(&topic, partition, numbers(0..10)));
     let (group, store) = (fresh("g"), Arc::<Store>::default());
-    let named = |name: &str| KafkaOptions {
-        group_instance_id: Some(name.to_owned()),
-        ..options(&topic, &group)
-    };
+    let named = |name| named(&topic, &group, name);
     let first = Worker::open(named("a"), &store).await;
     assert_eq!(first.drain().await.len(), 20);
     first.close().await;
@@ -341,11 +347,7 @@ async fn a_static_member_takes_its_name_back_once_from_a_late_request() {
     let topic = topic("late", 2).await;
     (0..2).for_each(|partition| produce(&topic, partition, numbers(0..10)));
     let (group, store) = (fresh("g"), Arc::<Store>::default());
-    let named = || KafkaOptions {
-        group_instance_id: Some("a".to_owned()),
-        session_timeout_ms: 45_000,
-        ..options(&topic, &group)
-    };
+    let named = || named(&topic, &group, "a");
     let member = Worker::open(named(), &store).await;
     assert_eq!(member.drain().await.len(), 20);
     all_told(&group, &topic, 10).await;
@@ -374,11 +376,9 @@ async fn what_a_static_member_gave_up_at_its_death_is_not_left_to_nobody() {
     let topic = topic("orphans", 4).await;
     (0..4).for_each(|partition| produce(&topic, partition, numbers(0..10)));
     let (group, store) = (fresh("g"), Arc::<Store>::default());
-    let named = |name: &str, drain_ms| KafkaOptions {
-        group_instance_id: Some(name.to_owned()),
-        session_timeout_ms: 45_000,
+    let named = |name, drain_ms| KafkaOptions {
         drain_ms,
-        ..options(&topic, &group)
+        ..named(&topic, &group, name)
     };
     let dying = Worker::open(named("a", 30_000), &store).await;
     let unsettled = dying.take(40).await;
